@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * superpmap: memory set aside in 2 MB reservations, filled 4 KB at a time and
+ * promoted in place to 2 MB page-table entries, as FreeBSD's VM does it.
+ *
+ * This file is all that a program needs.  Open /dev/superpmap for a new, empty
+ * region of its own (shared by inheriting or passing the descriptor), or
+ * /dev/superpmapN for a region that outlives its users, and mmap the
+ * descriptor with MAP_SHARED.
+ *
+ * Rules common to all ioctls:
+ *  - argsz is sizeof() the structure as the caller knows it.  Smaller than the
+ *    first published size: EINVAL.  Larger than the kernel's: accepted if the
+ *    bytes the kernel does not know are zero, else E2BIG.
+ *  - unknown flags and non-zero padding: EINVAL.  Unknown command: ENOTTY.
+ *    A pointer that cannot be read or written: EFAULT.
+ *  - ranges are half open, [start, start + len), in bytes, multiples of 4096.
+ *  - the layouts are the same for 32-bit and 64-bit callers.
+ */
+#ifndef _UAPI_LINUX_SUPERPMAP_H
+#define _UAPI_LINUX_SUPERPMAP_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define SPM_API_VERSION		1
+
+/* Index into spm_info.pagesizes, FreeBSD's "psind". */
+#define SPM_PSIND_4K		0
+#define SPM_PSIND_2M		1
+
+/**
+ * struct spm_info - what a descriptor stands for (SPM_IOC_INFO)
+ * @argsz:	size of this structure
+ * @flags:	in: 0; out: SPM_INFO_*
+ * @version:	SPM_API_VERSION of the running module
+ * @region:	number of the region; N of /dev/superpmapN is @region - 1 for
+ *		persistent regions, anonymous regions count on from there
+ * @pagesizes:	bytes by psind, unused ones 0
+ * @size:	bytes that can be touched; SIGBUS beyond
+ * @npagesizes:	how many of @pagesizes are in use
+ * @pad:	0
+ */
+struct spm_info {
+	__u32 argsz;
+	__u32 flags;
+	__u32 version;
+	__u32 region;
+	__u64 pagesizes[4];
+	__u64 size;
+	__u32 npagesizes;
+	__u32 pad;
+};
+
+#define SPM_INFO_SUPERPAGES	(1U << 0)	/* 2 MB entries are made (pg_ps_enabled) */
+#define SPM_INFO_PERSISTENT	(1U << 1)	/* /dev/superpmapN */
+#define SPM_INFO_SIZE_FIXED	(1U << 2)	/* mmap does not grow the region */
+
+/**
+ * struct spm_set_size - fix the size of a region (SPM_IOC_SET_SIZE)
+ * @argsz:	size of this structure
+ * @flags:	0
+ * @size:	bytes, a multiple of 4096; pages beyond it are discarded and
+ *		SIGBUS when touched
+ *
+ * Needs a descriptor open for writing (else EBADF).
+ */
+struct spm_set_size {
+	__u32 argsz;
+	__u32 flags;
+	__u64 size;
+};
+
+/**
+ * struct spm_advise - act on a range (SPM_IOC_ADVISE)
+ * @argsz:	size of this structure
+ * @flags:	0 or SPM_ADVISE_BY_OFFSET
+ * @start:	address in the caller's mapping of this region, or, with
+ *		SPM_ADVISE_BY_OFFSET, offset in the region
+ * @len:	bytes
+ * @advice:	SPM_ADV_*
+ * @pad:	0
+ *
+ * By address, every page of the range must belong to a mapping of this region
+ * (else ENOMEM, as madvise).  PROMOTE and DEMOTE act on each 2 MB slot that
+ * lies wholly inside the range and is mapped with matching alignment; others
+ * in the range are left as they are.  By offset, only DISCARD and PREFAULT
+ * (populate, no entries are made) are possible.
+ * PREFAULT, PROMOTE and DISCARD need a descriptor open for writing (EBADF).
+ */
+struct spm_advise {
+	__u32 argsz;
+	__u32 flags;
+	__u64 start;
+	__u64 len;
+	__u32 advice;
+	__u32 pad;
+};
+
+#define SPM_ADVISE_BY_OFFSET	(1U << 0)
+
+#define SPM_ADV_PREFAULT	1	/* populate and map, so that no touch faults */
+#define SPM_ADV_PROMOTE		2	/* populate all and map 2 MB; writable maps: all dirty */
+#define SPM_ADV_DEMOTE		3	/* back to 4 KB entries, all pages stay mapped */
+#define SPM_ADV_DISCARD		4	/* back to zeros, memory freed, in all mappings */
+
+/**
+ * struct spm_mincore - per-page state in the caller's mapping (SPM_IOC_MINCORE)
+ * @argsz:	size of this structure
+ * @flags:	0
+ * @start:	address
+ * @len:	bytes
+ * @vec:	address of len / 4096 bytes, each filled with SPM_MINCORE_*
+ */
+struct spm_mincore {
+	__u32 argsz;
+	__u32 flags;
+	__u64 start;
+	__u64 len;
+	__u64 vec;
+};
+
+#define SPM_MINCORE_INCORE	0x01	/* the region holds the page */
+#define SPM_MINCORE_REFERENCED	0x02	/* accessed bit of this mapping's entry */
+#define SPM_MINCORE_MODIFIED	0x04	/* recorded dirty */
+#define SPM_MINCORE_MAPPED	0x08	/* this mapping has an entry for it */
+#define SPM_MINCORE_WRITABLE	0x10	/* ... and the entry allows writing */
+#define SPM_MINCORE_PSIND_SHIFT	5
+#define SPM_MINCORE_PSIND_MASK	0x60	/* size of that entry, SPM_PSIND_* */
+
+/*
+ * The counters, in the order of struct spm_stats.
+ * X(field, name, kind): kind C counts up for ever, G is a gauge that returns to
+ * where it was when everything that was made is gone again.
+ */
+#define SPM_STATS_LIST(X)						\
+	/* 4 KB entries replaced in place by one 2 MB entry */		\
+	X(promotions,		"vm.pmap.pde.promotions",	C)	\
+	/* promotions refused after the slot was found full */		\
+	X(p_failures,		"vm.pmap.pde.p_failures",	C)	\
+	/* 2 MB entries made directly, where no page table was */	\
+	X(mappings,		"vm.pmap.pde.mappings",		C)	\
+	/* 2 MB entries replaced in place by 4 KB entries, all causes */	\
+	X(demotions,		"vm.pmap.pde.demotions",	C)	\
+	X(demotions_write,	"vm.pmap.pde.demotions.write",	C)	\
+	X(demotions_split,	"vm.pmap.pde.demotions.split",	C)	\
+	X(demotions_advise,	"vm.pmap.pde.demotions.advise",	C)	\
+	X(demotions_cow,	"vm.pmap.pde.demotions.cow",	C)	\
+	X(demotions_reclaim,	"vm.pmap.pde.demotions.reclaim", C)	\
+	/* demotions that ended with the entry gone (no memory) */	\
+	X(demote_aborts,	"vm.pmap.pde.aborts",		C)	\
+	/* 2 MB entries taken out whole, by us or by the kernel */	\
+	X(removals,		"vm.pmap.pde.removals",		C)	\
+	/* read-only 2 MB entries made writable in place */		\
+	X(upgrades,		"vm.pmap.pde.upgrades",		C)	\
+	/* 2 MB entries now: mappings + promotions			\
+	 * - demotions - aborts - removals */				\
+	X(live,			"vm.pmap.pde.live",		G)	\
+	/* 2 MB reservations taken from the page allocator */		\
+	X(reserv_allocated,	"vm.reserv.allocated",		C)	\
+	/* slots that found no 2 MB block and hold single pages */	\
+	X(reserv_unavailable,	"vm.reserv.unavailable",	C)	\
+	X(reserv_broken,	"vm.reserv.broken",		C)	\
+	X(reserv_freed,		"vm.reserv.freed",		C)	\
+	X(reserv_reclaimed,	"vm.reserv.reclaimed",		C)	\
+	/* reservations now, full ones, partly filled and queued ones */	\
+	X(reserv_live,		"vm.reserv.live",		G)	\
+	X(reserv_fullpop,	"vm.reserv.fullpop",		G)	\
+	X(reserv_partpopq,	"vm.reserv.partpopq",		G)	\
+	/* pages of reservations that hold nothing, in 4 KB pages */	\
+	X(reserv_empty,		"vm.reserv.empty_pages",	G)	\
+	X(vm_faults,		"vm.stats.vm.v_vm_faults",	C)	\
+	X(cow_faults,		"vm.stats.vm.v_cow_faults",	C)	\
+	X(cow_optim,		"vm.stats.vm.v_cow_optim",	C)	\
+	/* 4 KB entries made by faults, and by prefault besides */	\
+	X(enter_4k,		"vm.pmap.pte.entered",		C)	\
+	X(prefaulted,		"vm.pmap.pte.prefaulted",	C)	\
+	/* pages ever populated; cleared by us (not by the allocator);	\
+	 * given back by DISCARD or SET_SIZE */				\
+	X(populated,		"vm.pages.populated",		C)	\
+	X(zeroed,		"vm.pages.zeroed",		C)	\
+	X(discarded,		"vm.pages.discarded",		C)	\
+	/* pages now: held, of these dirty, of these single pages */	\
+	X(pages,		"vm.pages.held",		G)	\
+	X(dirty,		"vm.pages.dirty",		G)	\
+	X(loose,		"vm.pages.loose",		G)	\
+	X(maps,			"vm.maps",			G)	\
+	X(regions,		"vm.regions",			G)
+
+/**
+ * struct spm_stats - counters of a region or of all (SPM_IOC_STATS)
+ * @argsz:	size of this structure
+ * @flags:	0: the region of this descriptor; SPM_STATS_GLOBAL: all regions
+ *		that there are and were
+ *
+ * The fields that follow are those of SPM_STATS_LIST, a __u64 each.
+ */
+struct spm_stats {
+	__u32 argsz;
+	__u32 flags;
+#define SPM_STATS_FIELD(field, name, kind) __u64 field;
+	SPM_STATS_LIST(SPM_STATS_FIELD)
+#undef SPM_STATS_FIELD
+};
+
+#define SPM_STATS_GLOBAL	(1U << 0)
+
+#define SPM_IOC_MAGIC		0xB9
+#define SPM_IOC_INFO		_IOWR(SPM_IOC_MAGIC, 0x00, struct spm_info)
+#define SPM_IOC_SET_SIZE	_IOW(SPM_IOC_MAGIC, 0x01, struct spm_set_size)
+#define SPM_IOC_ADVISE		_IOW(SPM_IOC_MAGIC, 0x02, struct spm_advise)
+#define SPM_IOC_MINCORE		_IOW(SPM_IOC_MAGIC, 0x03, struct spm_mincore)
+/*
+ * The size is left out of the number of STATS: the list grows, argsz tells.
+ */
+#define SPM_IOC_STATS		_IO(SPM_IOC_MAGIC, 0x04)
+
+#endif /* _UAPI_LINUX_SUPERPMAP_H */
