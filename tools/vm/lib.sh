@@ -6,7 +6,8 @@
 set -euo pipefail
 
 VM=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-TOP=$(cd "$VM/../.." && pwd)
+ROOT=$(cd "$VM/../.." && pwd)
+TOP=${SPM_TOP:-$ROOT}	# another project folder: the harness's own test
 BUILD=${SPM_BUILD:-$TOP/build}
 CACHE=${XDG_CACHE_HOME:-${HOME:?set HOME or XDG_CACHE_HOME}/.cache}/superpmap
 LOGS=$BUILD/logs
@@ -67,7 +68,7 @@ digest()
 	sha256sum | cut -c1-12
 }
 
-# expected_time N MESSAGE...: nothing but a remark on how long the next step takes on two cores.
+# hint MESSAGE...: a remark on the step that follows.
 hint()
 {
 	say "        ($*)"
