@@ -46,6 +46,15 @@ static void take_in_both_orders(void)
 	mutex_unlock(&second);
 }
 
+/* Several objects: a stale copy of a pointer somewhere can hide one. */
+static void lose_memory(void)
+{
+	int i;
+
+	for (i = 0; i < 16; i++)
+		memset(kmalloc(200, GFP_KERNEL), 1, 200);
+}
+
 static ssize_t do_write(struct file *file, const char __user *buf, size_t len, loff_t *pos)
 {
 	char word[16] = "";
@@ -63,7 +72,7 @@ static ssize_t do_write(struct file *file, const char __user *buf, size_t len, l
 	else if (sysfs_streq(word, "pin"))
 		__module_get(THIS_MODULE);
 	else if (sysfs_streq(word, "leak"))
-		pr_info("lost %p\n", kmalloc(64, GFP_KERNEL));
+		lose_memory();
 	else if (sysfs_streq(word, "deadlock"))
 		take_in_both_orders();
 	else
