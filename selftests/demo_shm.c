@@ -74,7 +74,7 @@ static void add_to_every_byte(char *p, size_t len)
 	size_t i;
 
 	for (i = 0; i < len; i++)
-		asm volatile("incb %0" : "+m" (p[i]));
+		asm volatile("lock incb %0" : "+m" (p[i]));
 }
 
 static unsigned long long sum_of(const char *p, size_t len)
