@@ -1,0 +1,209 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Property: spmctl shows the module's own numbers, machine-readable where that
+# is asked for, and says cause and remedy when it cannot.
+# Guards against: a tool that prints something else than the kernel counts, is
+# silent about trouble, or succeeds in a script although nothing was read.
+#
+# spm-test: module=self
+
+SPMCTL=/spm/bin/spmctl
+MODULE=${SPM_MODULE:-/spm/superpmap.ko}
+DEBUGFS=/sys/kernel/debug
+STATE=$DEBUGFS/superpmap
+TMP=/tmp/spmctl-test
+NR=0
+BAD=0
+
+check()		# DESCRIPTION COMMAND...: the command must succeed
+{
+	what=$1
+	shift
+	NR=$((NR + 1))
+	if "$@" >$TMP/check 2>&1; then
+		echo "ok $NR $what"
+	else
+		BAD=1
+		echo "not ok $NR $what"
+		head -n 20 $TMP/check | sed 's/^/# /'
+	fi
+}
+
+is()		# GOT WANT
+{
+	echo "got '$1', expected '$2'"
+	[ "$1" = "$2" ]
+}
+
+# The command fails with status 2, prints nothing to standard output, and its
+# message begins with the program's name and holds each of the words.
+refuses()	# COMMAND-LINE WORD...
+{
+	command=$1
+	shift
+	sh -c "$command" >$TMP/stdout 2>$TMP/stderr
+	status=$?
+	cat $TMP/stdout $TMP/stderr
+	is $status 2 || return
+	[ ! -s $TMP/stdout ] || return
+	grep -q '^spmctl: ' $TMP/stderr || return
+	for word; do
+		grep -q -- "$word" $TMP/stderr || { echo "no '$word'"; return 1; }
+	done
+}
+
+# One flat JSON object of numbers, strings, true, false and lists of numbers;
+# prints "name: value" lines. Fails on anything that is not JSON of that kind.
+json_lines()
+{
+	awk '
+	function bad(why) { print "line " NR ": " why ": " $0; failed = 1; exit 1 }
+	NR == 1 { if ($0 != "{") bad("no {"); next }
+	closed { bad("text after the end") }
+	$0 == "}" { if (comma) bad("comma before }"); closed = 1; next }
+	NR > 2 && !comma { bad("no comma before") }
+	{
+		line = $0
+		comma = sub(/,$/, "", line)
+		if (line !~ /^  "[a-z0-9_.]+": ([0-9]+|true|false|"[^"\\]*"|\[[0-9]+(, [0-9]+)*\])$/)
+			bad("not a member")
+		sub(/^  "/, "", line)
+		sub(/": /, ": ", line)
+		print line
+	}
+	END { if (!failed && !closed) { print "no }"; exit 1 } }' "$1"
+}
+
+json_equals()	# JSON LINES
+{
+	json_lines "$1" >$TMP/lines || { cat $TMP/lines; return 1; }
+	diff "$2" $TMP/lines
+}
+
+value()		# FILE NAME
+{
+	awk -v name="$2:" '$1 == name { print $2 }' "$1"
+}
+
+mkdir -p $TMP
+
+# -- without the module
+
+check "not loaded: stat names the remedy" \
+	refuses "$SPMCTL stat" "not loaded" "modprobe"
+check "not loaded: verify names the remedy" \
+	refuses "$SPMCTL verify" "not loaded" "modprobe"
+check "not loaded: info names the remedy" \
+	refuses "$SPMCTL info /dev/superpmap0" "not loaded" "modprobe"
+check "not loaded: params names the remedy" \
+	refuses "$SPMCTL params" "not loaded" "modprobe"
+
+# -- with it
+
+check "module loads" insmod "$MODULE" regions=16M,8M
+/spm/bin/demo_shm >$TMP/demo 2>&1
+check "demonstration runs, so that counters are not all 0" is $? 0
+
+cat $STATE/counters >$TMP/counters
+$SPMCTL stat >$TMP/stat
+check "stat succeeds" is $? 0
+check "stat prints what debugfs prints" diff $TMP/counters $TMP/stat
+$SPMCTL stat --all >$TMP/stat
+check "--all is the default" diff $TMP/counters $TMP/stat
+check "promotions were counted" [ "$(value $TMP/stat vm.pmap.pde.promotions)" -gt 0 ]
+$SPMCTL stat --json >$TMP/json
+check "stat --json is JSON with the same numbers" json_equals $TMP/json $TMP/counters
+
+$SPMCTL stat --region /dev/superpmap0 >$TMP/region0
+check "stat --region succeeds" is $? 0
+$SPMCTL stat --region=/dev/superpmap1 >$TMP/region1
+check "region 0 did the promotions" is "$(value $TMP/region0 vm.pmap.pde.promotions)" \
+	"$(value $TMP/stat vm.pmap.pde.promotions)"
+check "region 1 did none" is "$(value $TMP/region1 vm.pmap.pde.promotions)" 0
+$SPMCTL stat -j -r /dev/superpmap0 >$TMP/json
+check "stat --json --region is JSON with the same numbers" json_equals $TMP/json $TMP/region0
+cat $STATE/counters >$TMP/after
+check "looking changes no counter" diff $TMP/counters $TMP/after
+
+$SPMCTL verify >$TMP/verify
+check "verify succeeds" is $? 0
+check "verify ends with the number of differences" is "$(tail -n 1 $TMP/verify)" "differences: 0"
+check "verify --quiet succeeds" $SPMCTL verify --quiet
+check "verify --quiet prints nothing" is "$($SPMCTL verify --quiet 2>&1)" ""
+
+$SPMCTL info /dev/superpmap1 >$TMP/info
+check "info succeeds" is $? 0
+check "info knows the size" grep -q '^size: 8388608 (fixed)$' $TMP/info
+check "info knows the page sizes" grep -q '^page sizes: 4096 2097152$' $TMP/info
+check "info knows that superpages are on" grep -q '^superpages: on$' $TMP/info
+$SPMCTL info --json /dev/superpmap1 >$TMP/json
+json_lines $TMP/json >$TMP/lines
+check "info --json is JSON" is $? 0
+check "info --json knows the size" is "$(value $TMP/lines size)" 8388608
+check "info --json knows that it is persistent" is "$(value $TMP/lines persistent)" true
+$SPMCTL info --json /dev/superpmap >$TMP/json
+json_lines $TMP/json >$TMP/lines
+check "info of the anonymous node: size 0" is "$(value $TMP/lines size)" 0
+check "info of the anonymous node: not persistent" is "$(value $TMP/lines persistent)" false
+
+for file in /sys/module/superpmap/parameters/*; do
+	echo "$(basename "$file"): $(cat "$file")"
+done >$TMP/params
+$SPMCTL params >$TMP/shown
+check "params succeeds" is $? 0
+check "params shows what sysfs shows" diff $TMP/params $TMP/shown
+check "params sets a tunable" $SPMCTL params prefault_pages=7
+check "... in the module" is "$(cat /sys/module/superpmap/parameters/prefault_pages)" 7
+check "params shows one tunable" is "$($SPMCTL params prefault_pages)" "prefault_pages: 7"
+check "params: a bad value is refused with a hint" \
+	refuses "$SPMCTL params prefault_pages=65" prefault_pages dmesg
+check "... and nothing changed" is "$(cat /sys/module/superpmap/parameters/prefault_pages)" 7
+check "params: regions cannot be set now" \
+	refuses "$SPMCTL params regions=4M" regions "when the module is loaded"
+check "params: no such tunable" refuses "$SPMCTL params no_such=1" no_such
+check "params: no way out of the folder" refuses "$SPMCTL params ../refcnt" "not the name"
+
+# -- wrong usage and trouble
+
+check "--help succeeds" $SPMCTL --help
+check "--help names each command" sh -c "$SPMCTL --help | grep -c -E '^  (stat|verify|info|params) ' | grep -qx 4"
+check "--version succeeds" $SPMCTL --version
+$SPMCTL >/dev/null 2>&1
+check "no command: status 2" is $? 2
+$SPMCTL stat --no-such >/dev/null 2>&1
+check "unknown option: status 2" is $? 2
+check "unknown command" refuses "$SPMCTL stats" "not a command" "help"
+check "option of another command" refuses "$SPMCTL info -q /dev/superpmap0" "info" "-q"
+check "too many arguments" refuses "$SPMCTL stat /dev/superpmap0" "/dev/superpmap0"
+check "--all and --region exclude each other" \
+	refuses "$SPMCTL stat --all --region /dev/superpmap0" "exclude"
+check "info without a node" refuses "$SPMCTL info" "path"
+check "no such node" refuses "$SPMCTL info /dev/superpmap9" "/dev/superpmap9" "No such file"
+check "not a node of ours" refuses "$SPMCTL info /dev/null" "/dev/null" "not a node"
+check "not a node of ours: stat" refuses "$SPMCTL stat --region /dev/zero" "/dev/zero" "not a node"
+
+check "not permitted: info" \
+	refuses "su nobody -c '$SPMCTL info /dev/superpmap0'" "Permission denied" "group"
+check "not permitted: stat" \
+	refuses "su nobody -c '$SPMCTL stat'" "Permission denied" "group"
+check "not permitted: verify" \
+	refuses "su nobody -c '$SPMCTL verify'" "Permission denied" "as root"
+
+umount $DEBUGFS
+check "debugfs not mounted" refuses "$SPMCTL verify" "not mounted" "mount -t debugfs"
+check "stat needs no debugfs" $SPMCTL stat
+mount -t debugfs debugfs $DEBUGFS
+
+check "module unloads" rmmod superpmap
+
+# -- no persistent region: counters of all regions come from a region of our own
+check "module loads without regions" insmod "$MODULE" regions=
+cat $STATE/counters >$TMP/counters
+$SPMCTL stat >$TMP/stat
+check "stat without persistent regions prints what debugfs prints" diff $TMP/counters $TMP/stat
+check "module unloads again" rmmod superpmap
+
+rm -rf $TMP
+echo "1..$NR"
+exit $BAD

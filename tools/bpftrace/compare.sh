@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# compare.sh - do the bpftrace scripts see what the module counts?
+#
+# Usage: compare.sh [COMMAND [ARGUMENT]...]
+#   Runs COMMAND (default: demo_shm from the PATH or from /spm/bin) under
+#   faults.bt and then under promotions.bt, and compares their totals with how
+#   far the counters in debugfs went in the meantime.  Nothing else may use
+#   superpmap regions meanwhile.  Root only; prints TAP.
+#
+# Exit status: 0 all totals agree, 1 some do not, 4 bpftrace is not there.
+
+DIR=$(cd "$(dirname "$0")" && pwd)
+COUNTERS=/sys/kernel/debug/superpmap/counters
+TMP=$(mktemp -d)
+PID=
+NR=0
+BAD=0
+
+finish()
+{
+	[ -z "$PID" ] || kill "$PID" 2>/dev/null
+	rm -rf "$TMP"
+}
+trap finish EXIT
+
+result()	# STATUS DESCRIPTION
+{
+	NR=$((NR + 1))
+	if [ "$1" = 0 ]; then
+		echo "ok $NR $2"
+	else
+		BAD=1
+		echo "not ok $NR $2"
+	fi
+}
+
+counter()	# FILE NAME
+{
+	awk -v name="$2:" '$1 == name { print $2; found = 1 }
+			   END { if (!found) print "no-such-counter" }' "$1"
+}
+
+total()		# FILE NAME
+{
+	awk -v prefix="total $2: " 'index($0, prefix) == 1 { print $NF; found = 1 }
+				    END { if (!found) print "no-such-total" }' "$1"
+}
+
+# Start a script and wait until its probes are in place.
+start()		# SCRIPT
+{
+	bpftrace "$DIR/$1" >"$TMP/out" 2>"$TMP/err" &
+	PID=$!
+	for _ in $(seq 120); do
+		grep -q '^counting' "$TMP/out" && return 0
+		kill -0 "$PID" 2>/dev/null || break
+		sleep 1
+	done
+	sed 's/^/# /' "$TMP/err"
+	return 1
+}
+
+stop()
+{
+	kill -INT "$PID"
+	wait "$PID"
+	PID=
+	sed 's/^/# /' "$TMP/out" "$TMP/err"
+}
+
+compare()	# TOTAL COUNTER
+{
+	was=$(counter "$TMP/before" "$2")
+	is=$(counter "$TMP/after" "$2")
+	seen=$(total "$TMP/out" "$1")
+	case "$was$is$seen" in
+	*no-such*)
+		result 1 "$1: script says $seen, counter $2 was $was, is $is"
+		return ;;
+	esac
+	[ "$seen" = $((is - was)) ]
+	result $? "$1: script says $seen, $2 went from $was to $is"
+}
+
+run()		# SCRIPT, then COMMAND
+{
+	script=$1
+	shift
+	start "$script"
+	status=$?
+	result $status "$script starts"
+	[ $status = 0 ] || return
+	cat $COUNTERS >"$TMP/before"
+	"$@" >"$TMP/command" 2>&1
+	status=$?
+	cat $COUNTERS >"$TMP/after"
+	stop
+	[ $status = 0 ] || sed 's/^/# /' "$TMP/command"
+	result $status "$* under $script"
+}
+
+if ! command -v bpftrace >/dev/null; then
+	echo "1..0 # SKIP no bpftrace"
+	exit 4
+fi
+if [ ! -r $COUNTERS ]; then
+	echo "Bail out! cannot read $COUNTERS: module not loaded, debugfs not mounted or not root"
+	exit 1
+fi
+if [ $# = 0 ]; then
+	set -- "$(command -v demo_shm || echo /spm/bin/demo_shm)"
+fi
+
+run faults.bt "$@"
+compare faults vm.stats.vm.v_vm_faults
+
+run promotions.bt "$@"
+compare promoted vm.pmap.pde.promotions
+compare mapped vm.pmap.pde.mappings
+compare upgraded vm.pmap.pde.upgrades
+compare failed vm.pmap.pde.p_failures
+compare demoted vm.pmap.pde.demotions
+compare aborted vm.pmap.pde.aborts
+
+echo "1..$NR"
+exit $BAD
