@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Requests on a range.
+ *
+ * By address: one VMA at a time, and of it one slot at a time, with mmap_lock
+ * of the caller's mm held for reading.  No user memory is touched under any
+ * lock, because the buffer may lie in a mapping of ours.
+ */
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+
+#include "advise.h"
+#include "fault.h"
+
+/**
+ * struct spm_range - the part of a range that lies in one slot of one VMA
+ * @map:	of the VMA
+ * @slot:	its slot, not locked
+ * @pl:		where that is
+ * @first:	first page of the range in the slot
+ * @end:	one past the last
+ */
+struct spm_range {
+	struct spm_map *map;
+	struct spm_slot *slot;
+	struct spm_place pl;
+	unsigned int first;
+	unsigned int end;
+};
+
+static bool spm_range_whole(const struct spm_range *g)
+{
+	return !g->first && g->end == SPM_SLOT_PAGES && g->pl.fits;
+}
+
+/*
+ * Fault pages of a slot in, as a touch would.  handle_mm_fault() builds the
+ * upper page-table levels, which a module cannot.
+ */
+static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
+{
+	unsigned int flags = FAULT_FLAG_USER;
+	struct vm_area_struct *vma = g->pl.vma;
+	unsigned int i;
+
+	if (!vma_is_accessible(vma))
+		return -EFAULT;
+	if (vma->vm_flags & VM_WRITE)
+		flags |= FAULT_FLAG_WRITE;
+	for (i = first; i < end; i++) {
+		vm_fault_t ret;
+
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		ret = handle_mm_fault(vma, spm_place_addr(&g->pl, i), flags,
+				      NULL);
+		if (ret & VM_FAULT_ERROR)
+			return vm_fault_to_errno(ret, 0);
+		/* A 2 MB entry that serves: the rest is done. */
+		if (g->pl.fits &&
+		    spm_pt_state(spm_pt_pmd(vma->vm_mm, g->pl.addr)) ==
+		    (flags & FAULT_FLAG_WRITE ? SPM_PMD_2M_RW : SPM_PMD_2M_RO))
+			break;
+	}
+	return 0;
+}
+
+static int spm_adv_prefault(struct spm_range *g)
+{
+	return spm_touch(g, g->first, g->end);
+}
+
+/* With the slot locked: fill it, and map it by 2 MB whatever maps it now. */
+static vm_fault_t spm_promote_locked(struct spm_range *g)
+{
+	bool write = g->pl.vma->vm_flags & VM_WRITE;
+	struct spm_pmap *pm = &g->map->pmap;
+	struct spm_reserv *rv;
+	enum spm_pmd_state pmd;
+
+	g->pl.pmd = spm_pt_pmd(pm->mm, g->pl.addr);
+	if (spm_slot_reserve(&g->map->region->object, g->slot, g->pl.vma,
+			     g->pl.addr))
+		return VM_FAULT_OOM;
+	rv = g->slot->reserv;
+	spm_fault_fill(&g->pl, rv, SPM_POPULATE_ADVISE);
+	if (!spm_reserv_full(rv)) {
+		spm_slot_depopulate(g->slot, 0, 0);
+		return VM_FAULT_OOM;
+	}
+	pmd = spm_pmap_observe(pm, &g->pl);
+	if (pmd == SPM_PMD_2M_RW || (pmd == SPM_PMD_2M_RO && !write))
+		return VM_FAULT_NOPAGE;
+	if (spm_reserv_loose(rv)) {
+		spm_pmap_refuse(pm, &g->pl, SPM_REFUSE_LOOSE,
+				SPM_PROMOTE_ADVISE);
+		return VM_FAULT_NOPAGE;
+	}
+	if (write)
+		spm_reserv_set_all_dirty(rv);
+	if (pmd == SPM_PMD_2M_RO)
+		return spm_pmap_upgrade(pm, &g->pl, rv, SPM_PROMOTE_ADVISE);
+	if (pmd == SPM_PMD_TABLE)
+		return spm_pmap_promote(pm, &g->pl, rv, write,
+					SPM_PROMOTE_ADVISE);
+	return spm_pmap_enter_2m(pm, &g->pl, rv, write, SPM_PROMOTE_ADVISE);
+}
+
+static int spm_adv_promote(struct spm_range *g)
+{
+	vm_fault_t ret;
+	int err;
+
+	if (!spm_range_whole(g) || !READ_ONCE(spm_tunables.superpages))
+		return 0;
+	/* The first page by a fault, for the PMD page to exist. */
+	err = spm_touch(g, 0, 1);
+	if (err)
+		return err;
+	mutex_lock(&g->slot->lock);
+	ret = spm_promote_locked(g);
+	mutex_unlock(&g->slot->lock);
+	/* The table had to stay: the pages fault back one by one. */
+	if (ret & VM_FAULT_FALLBACK)
+		return 0;
+	return ret & VM_FAULT_ERROR ? vm_fault_to_errno(ret, 0) : 0;
+}
+
+static int spm_adv_demote(struct spm_range *g)
+{
+	if (!spm_range_whole(g) || !vma_is_accessible(g->pl.vma))
+		return 0;
+	mutex_lock(&g->slot->lock);
+	g->pl.pmd = spm_pt_pmd(g->map->pmap.mm, g->pl.addr);
+	if (g->slot->reserv &&
+	    spm_pmd_is_2m(spm_pmap_observe(&g->map->pmap, &g->pl)))
+		spm_pmap_demote(&g->map->pmap, &g->pl, g->slot->reserv,
+				SPM_DEMOTE_ADVISE);
+	mutex_unlock(&g->slot->lock);
+	return 0;
+}
+
+static int spm_adv_discard(struct spm_range *g)
+{
+	pgoff_t start = g->pl.slot << SPM_SLOT_SHIFT;
+
+	spm_region_discard(g->map->region, start + g->first, start + g->end);
+	return 0;
+}
+
+/* The slots of [start, end) in one VMA. */
+static int spm_range_vma(struct spm_region *r, struct vm_area_struct *vma,
+			 unsigned long start, unsigned long end,
+			 int (*fn)(struct spm_range *))
+{
+	pgoff_t pgoff = linear_page_index(vma, start);
+	pgoff_t last = linear_page_index(vma, end - 1);
+	struct spm_range g = { .map = spm_map_of(vma) };
+	int err;
+
+	if (!g.map)
+		return -ENOMEM;
+	while (pgoff <= last) {
+		pgoff_t slot = pgoff >> SPM_SLOT_SHIFT;
+		pgoff_t first = slot << SPM_SLOT_SHIFT;
+
+		g.first = pgoff - first;
+		g.end = min(last - first + 1, (pgoff_t)SPM_SLOT_PAGES);
+		g.slot = spm_object_slot(&r->object, slot);
+		if (!g.slot || spm_pmap_prepare(&g.map->pmap, slot))
+			return -ENOMEM;
+		spm_place_init(&g.pl, vma, slot, spm_region_pages(r), NULL);
+		err = fn(&g);
+		if (err)
+			return err;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+		pgoff = first + SPM_SLOT_PAGES;
+	}
+	return 0;
+}
+
+/* All of [start, end), which must be mapped from this region throughout. */
+static int spm_range_mm(struct spm_region *r, unsigned long start,
+			unsigned long end, int (*fn)(struct spm_range *))
+{
+	struct mm_struct *mm = current->mm;
+	unsigned long addr;
+	int err = 0;
+
+	if (mmap_read_lock_killable(mm))
+		return -EINTR;
+	/* First see that all is there: a request is done whole or not begun. */
+	for (addr = start; addr < end && !err;) {
+		struct vm_area_struct *vma = vma_lookup(mm, addr);
+
+		if (!vma || vma->vm_ops != &spm_vm_ops ||
+		    spm_vma_region(vma) != r)
+			err = -ENOMEM;
+		else
+			addr = vma->vm_end;
+	}
+	for (addr = start; addr < end && !err;) {
+		struct vm_area_struct *vma = vma_lookup(mm, addr);
+		unsigned long stop = min(vma->vm_end, end);
+
+		err = spm_range_vma(r, vma, addr, stop, fn);
+		addr = stop;
+	}
+	mmap_read_unlock(mm);
+	return err;
+}
+
+static int spm_check_range(u64 start, u64 len)
+{
+	if (!IS_ALIGNED(start | len, PAGE_SIZE) || start + len < start)
+		return -EINVAL;
+	return 0;
+}
+
+static int spm_populate_slot(struct spm_region *r, struct spm_slot *slot,
+			     unsigned int first, unsigned int end)
+{
+	struct spm_reserv *rv;
+	unsigned int i = first;
+	int ret = 0;
+
+	lockdep_assert_held(&slot->lock);
+	if ((slot->index << SPM_SLOT_SHIFT) + end > spm_region_pages(r))
+		return -EINVAL;
+	if (spm_slot_reserve(&r->object, slot, NULL, 0))
+		return -ENOMEM;
+	rv = slot->reserv;
+	for_each_clear_bit_from(i, rv->popmap, end) {
+		ret = spm_reserv_populate(rv, i, NULL, 0);
+		if (ret < 0)
+			break;
+		trace_spm_populate(r->id, (slot->index << SPM_SLOT_SHIFT) + i,
+				   1, ret, SPM_POPULATE_ADVISE);
+	}
+	/* An empty reservation goes back. */
+	spm_slot_depopulate(slot, 0, 0);
+	return min(ret, 0);
+}
+
+/* Populate pages without a mapping. */
+static int spm_populate_offset(struct spm_region *r, pgoff_t first, pgoff_t end)
+{
+	while (first < end) {
+		pgoff_t start = round_down(first, SPM_SLOT_PAGES);
+		unsigned int stop = min(end - start, (pgoff_t)SPM_SLOT_PAGES);
+		struct spm_slot *slot;
+		int err;
+
+		if (end > spm_region_pages(r))
+			return -EINVAL;
+		slot = spm_object_slot(&r->object, start >> SPM_SLOT_SHIFT);
+		if (!slot)
+			return -ENOMEM;
+		mutex_lock(&slot->lock);
+		err = spm_populate_slot(r, slot, first - start, stop);
+		mutex_unlock(&slot->lock);
+		if (err)
+			return err;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+		first = start + stop;
+	}
+	return 0;
+}
+
+static int spm_advise_offset(struct spm_region *r, const struct spm_advise *a)
+{
+	pgoff_t first = a->start >> PAGE_SHIFT;
+	pgoff_t end = (a->start + a->len) >> PAGE_SHIFT;
+
+	switch (a->advice) {
+	case SPM_ADV_PREFAULT:
+		return spm_populate_offset(r, first, end);
+	case SPM_ADV_DISCARD:
+		spm_region_discard(r, first, end);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/**
+ * spm_advise() - SPM_IOC_ADVISE
+ * @r:	region of the descriptor
+ * @a:	arguments, flags checked; the descriptor may write if @a needs it
+ *
+ * Context: process context, may sleep, no lock held.
+ * Return: 0 or a negative errno as the user interface documents it.
+ */
+int spm_advise(struct spm_region *r, const struct spm_advise *a)
+{
+	static int (* const fns[])(struct spm_range *) = {
+		[SPM_ADV_PREFAULT] = spm_adv_prefault,
+		[SPM_ADV_PROMOTE] = spm_adv_promote,
+		[SPM_ADV_DEMOTE] = spm_adv_demote,
+		[SPM_ADV_DISCARD] = spm_adv_discard,
+	};
+	int err;
+
+	if (a->advice >= ARRAY_SIZE(fns) || !fns[a->advice])
+		return -EINVAL;
+	err = spm_check_range(a->start, a->len);
+	if (err || !a->len)
+		return err;
+	if (a->flags & SPM_ADVISE_BY_OFFSET)
+		return spm_advise_offset(r, a);
+	return spm_range_mm(r, a->start, a->start + a->len, fns[a->advice]);
+}
+
+/* Pages that one round of mincore describes: a slot, and never across one. */
+struct spm_mincore_round {
+	unsigned long addr;
+	unsigned int n;
+	struct spm_pte pte[SPM_SLOT_PAGES];
+	u8 vec[SPM_SLOT_PAGES];
+};
+
+static u8 spm_mincore_page(const struct spm_reserv *rv, unsigned int i,
+			   const struct spm_pte *pte)
+{
+	u8 v = 0;
+
+	if (rv && spm_reserv_populated(rv, i))
+		v |= SPM_MINCORE_INCORE;
+	if (rv && spm_reserv_dirty(rv, i))
+		v |= SPM_MINCORE_MODIFIED;
+	if (pte->present) {
+		v |= SPM_MINCORE_MAPPED;
+		if (pte->young)
+			v |= SPM_MINCORE_REFERENCED;
+		if (pte->writable)
+			v |= SPM_MINCORE_WRITABLE;
+		if (pte->huge)
+			v |= SPM_PSIND_2M << SPM_MINCORE_PSIND_SHIFT;
+	}
+	return v;
+}
+
+/* Describe what of [m->addr, end) one slot and one PMD cover. */
+static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
+			     unsigned long end)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	struct spm_slot *slot;
+	unsigned int i, k;
+	pgoff_t pgoff;
+
+	if (mmap_read_lock_killable(mm))
+		return -EINTR;
+	vma = vma_lookup(mm, m->addr);
+	if (!vma || vma->vm_ops != &spm_vm_ops || spm_vma_region(vma) != r) {
+		mmap_read_unlock(mm);
+		return -ENOMEM;
+	}
+	pgoff = linear_page_index(vma, m->addr);
+	i = pgoff & (SPM_SLOT_PAGES - 1);
+	end = min3(end, vma->vm_end, ALIGN(m->addr + 1, PMD_SIZE));
+	m->n = min((end - m->addr) >> PAGE_SHIFT,
+		   (unsigned long)SPM_SLOT_PAGES - i);
+	slot = spm_object_find_slot(&r->object, pgoff >> SPM_SLOT_SHIFT);
+	if (slot)
+		mutex_lock(&slot->lock);
+	spm_pt_read(mm, m->addr, m->n, m->pte);
+	for (k = 0; k < m->n; k++)
+		m->vec[k] = spm_mincore_page(slot ? slot->reserv : NULL, i + k,
+					     &m->pte[k]);
+	if (slot)
+		mutex_unlock(&slot->lock);
+	mmap_read_unlock(mm);
+	return 0;
+}
+
+/**
+ * spm_mincore() - SPM_IOC_MINCORE
+ * @r:	region of the descriptor
+ * @m:	arguments, flags checked
+ *
+ * A snapshot slot by slot; nothing holds the pages still in between.
+ *
+ * Context: process context, may sleep, no lock held.
+ * Return: 0 or a negative errno as the user interface documents it.
+ */
+int spm_mincore(struct spm_region *r, const struct spm_mincore *m)
+{
+	u8 __user *vec = u64_to_user_ptr(m->vec);
+	struct spm_mincore_round *round;
+	int err;
+
+	err = spm_check_range(m->start, m->len);
+	if (err || !m->len)
+		return err;
+	round = kvmalloc(sizeof(*round), GFP_KERNEL_ACCOUNT);
+	if (!round)
+		return -ENOMEM;
+	round->addr = m->start;
+	while (round->addr < m->start + m->len) {
+		err = spm_mincore_round(r, round, m->start + m->len);
+		if (err)
+			break;
+		if (copy_to_user(vec, round->vec, round->n)) {
+			err = -EFAULT;
+			break;
+		}
+		vec += round->n;
+		round->addr += (unsigned long)round->n << PAGE_SHIFT;
+		cond_resched();
+	}
+	kvfree(round);
+	return err;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Requests on a range: SPM_IOC_ADVISE and SPM_IOC_MINCORE.
+ */
+#ifndef SPM_ADVISE_H
+#define SPM_ADVISE_H
+
+#include "region.h"
+
+int spm_advise(struct spm_region *r, const struct spm_advise *a);
+int spm_mincore(struct spm_region *r, const struct spm_mincore *m);
+
+#endif /* SPM_ADVISE_H */

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev nodes, file operations, ioctls.
+ *
+ * Minor 0 is /dev/superpmap, minor n + 1 is /dev/superpmapN.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cdev.h>
+#include <linux/compat.h>
+#include <linux/device.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/pagemap.h>
+#include <linux/uaccess.h>
+
+#include "advise.h"
+#include "device.h"
+#include "fault.h"
+
+static struct spm_region *spm_persistent[SPM_MAX_REGIONS];
+static unsigned int spm_nr_persistent;
+static struct class *spm_class;
+static struct cdev spm_cdev;
+static dev_t spm_devt;
+
+/* Say why in a place where somebody who looks for the reason finds it. */
+#define spm_refuse(fmt, ...)						\
+	pr_notice_ratelimited("%s[%d]: " fmt "\n", current->comm,	\
+			      task_pid_nr(current), ##__VA_ARGS__)
+
+static int spm_open(struct inode *inode, struct file *file)
+{
+	unsigned int minor = iminor(inode) - MINOR(spm_devt);
+	struct spm_region *r;
+
+	if (minor) {
+		r = spm_region_get(spm_persistent[minor - 1]);
+	} else {
+		r = spm_region_create(false, 0);
+		if (IS_ERR(r))
+			return PTR_ERR(r);
+	}
+	file->private_data = r;
+	/*
+	 * Size and reverse map are those of the region's inode, not of the
+	 * device node's, as for DAX devices.
+	 */
+	file->f_mapping = r->inode->i_mapping;
+	file->f_wb_err = filemap_sample_wb_err(file->f_mapping);
+	return 0;
+}
+
+/* Every VMA holds the file, so none is left here. */
+static int spm_release(struct inode *inode, struct file *file)
+{
+	spm_region_put(file->private_data);
+	return 0;
+}
+
+static int spm_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct spm_region *r = file->private_data;
+	pgoff_t end;
+	int err;
+
+	if (!(vma->vm_flags & VM_SHARED)) {
+		spm_refuse("MAP_PRIVATE is not supported, use MAP_SHARED");
+		return -EINVAL;
+	}
+	if (check_add_overflow(vma->vm_pgoff, vma_pages(vma), &end) ||
+	    end > MAX_LFS_FILESIZE >> PAGE_SHIFT)
+		return -EOVERFLOW;
+	err = spm_map_mmap(r, vma);
+	if (err)
+		return err;
+	spm_region_grow(r, (loff_t)end << PAGE_SHIFT);
+	/*
+	 * VM_DONTEXPAND: two mappings never become one VMA, and mremap cannot
+	 * make one longer.  It also keeps userfaultfd out, whose write
+	 * protection we would not see.
+	 */
+	vm_flags_set(vma, VM_DONTEXPAND | VM_HUGEPAGE);
+	vma->vm_ops = &spm_vm_ops;
+	return 0;
+}
+
+/*
+ * Take the caller's structure by the rules at the head of the user interface.
+ * @min is the first published size, @size ours.
+ */
+static int spm_copy_in(void *dst, size_t size, size_t min, void __user *arg)
+{
+	u32 argsz;
+
+	if (get_user(argsz, (u32 __user *)arg))
+		return -EFAULT;
+	if (argsz < min || argsz > PAGE_SIZE)
+		return -EINVAL;
+	return copy_struct_from_user(dst, size, arg, argsz);
+}
+
+/* As much as the caller knows of, and argsz as the caller gave it. */
+static int spm_copy_out(void __user *arg, const void *src, size_t size,
+			u32 argsz)
+{
+	return copy_to_user(arg, src, min_t(size_t, size, argsz)) ? -EFAULT : 0;
+}
+
+static int spm_ioc_info(struct spm_region *r, void __user *arg)
+{
+	struct spm_info in, out = { };
+	int err = spm_copy_in(&in, sizeof(in), sizeof(in), arg);
+
+	if (err)
+		return err;
+	if (in.flags)
+		return -EINVAL;
+	out.argsz = in.argsz;
+	if (READ_ONCE(spm_tunables.superpages))
+		out.flags |= SPM_INFO_SUPERPAGES;
+	if (r->persistent)
+		out.flags |= SPM_INFO_PERSISTENT;
+	if (READ_ONCE(r->fixed))
+		out.flags |= SPM_INFO_SIZE_FIXED;
+	out.version = SPM_API_VERSION;
+	out.region = r->id;
+	out.pagesizes[SPM_PSIND_4K] = PAGE_SIZE;
+	out.pagesizes[SPM_PSIND_2M] = PMD_SIZE;
+	out.npagesizes = 2;
+	out.size = spm_region_size(r);
+	return spm_copy_out(arg, &out, sizeof(out), in.argsz);
+}
+
+static int spm_ioc_set_size(struct spm_region *r, void __user *arg, bool write)
+{
+	struct spm_set_size a;
+	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+
+	if (err)
+		return err;
+	if (a.flags || !IS_ALIGNED(a.size, PAGE_SIZE))
+		return -EINVAL;
+	if (a.size > MAX_LFS_FILESIZE)
+		return -EFBIG;
+	if (!write)
+		return -EBADF;
+	spm_region_set_size(r, a.size);
+	return 0;
+}
+
+static int spm_ioc_advise(struct spm_region *r, void __user *arg, bool write)
+{
+	struct spm_advise a;
+	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+
+	if (err)
+		return err;
+	if (a.flags & ~SPM_ADVISE_BY_OFFSET || a.pad)
+		return -EINVAL;
+	if (!write && a.advice != SPM_ADV_DEMOTE)
+		return -EBADF;
+	return spm_advise(r, &a);
+}
+
+static int spm_ioc_mincore(struct spm_region *r, void __user *arg)
+{
+	struct spm_mincore a;
+	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+
+	if (err)
+		return err;
+	if (a.flags)
+		return -EINVAL;
+	return spm_mincore(r, &a);
+}
+
+static int spm_ioc_stats(struct spm_region *r, void __user *arg)
+{
+	struct spm_stats s;
+	/* The list grows; what is published first is its head. */
+	int err = spm_copy_in(&s, sizeof(s), offsetofend(struct spm_stats, flags),
+			      arg);
+	u32 argsz, flags;
+
+	if (err)
+		return err;
+	argsz = s.argsz;
+	flags = s.flags;
+	if (flags & ~SPM_STATS_GLOBAL)
+		return -EINVAL;
+	memset(&s, 0, sizeof(s));
+	s.argsz = argsz;
+	s.flags = flags;
+	spm_stats_fill(flags & SPM_STATS_GLOBAL ? NULL :
+		       &r->object.owner.counters, &s);
+	return spm_copy_out(arg, &s, sizeof(s), argsz);
+}
+
+static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct spm_region *r = file->private_data;
+	bool write = file->f_mode & FMODE_WRITE;
+	void __user *p = (void __user *)arg;
+
+	switch (cmd) {
+	case SPM_IOC_INFO:
+		return spm_ioc_info(r, p);
+	case SPM_IOC_SET_SIZE:
+		return spm_ioc_set_size(r, p, write);
+	case SPM_IOC_ADVISE:
+		return spm_ioc_advise(r, p, write);
+	case SPM_IOC_MINCORE:
+		return spm_ioc_mincore(r, p);
+	case SPM_IOC_STATS:
+		return spm_ioc_stats(r, p);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static const struct file_operations spm_fops = {
+	.owner = THIS_MODULE,
+	.open = spm_open,
+	.release = spm_release,
+	.mmap = spm_mmap,
+	.get_unmapped_area = thp_get_unmapped_area,
+	.llseek = generic_file_llseek,
+	.unlocked_ioctl = spm_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+/* Never open to the world by default; a udev rule gives the group. */
+static char *spm_devnode(const struct device *dev, umode_t *mode)
+{
+	if (mode)
+		*mode = 0660;
+	return NULL;
+}
+
+static int spm_add_node(unsigned int minor)
+{
+	struct device *dev;
+
+	if (minor)
+		dev = device_create(spm_class, NULL, spm_devt + minor, NULL,
+				    "superpmap%u", minor - 1);
+	else
+		dev = device_create(spm_class, NULL, spm_devt, NULL,
+				    "superpmap");
+	return PTR_ERR_OR_ZERO(dev);
+}
+
+static void spm_remove_nodes(unsigned int n)
+{
+	while (n--)
+		device_destroy(spm_class, spm_devt + n);
+}
+
+static void spm_put_persistent(void)
+{
+	while (spm_nr_persistent)
+		spm_region_put(spm_persistent[--spm_nr_persistent]);
+}
+
+static int spm_make_persistent(const loff_t *sizes, unsigned int n)
+{
+	for (; spm_nr_persistent < n; spm_nr_persistent++) {
+		struct spm_region *r =
+			spm_region_create(true, sizes[spm_nr_persistent]);
+
+		if (IS_ERR(r)) {
+			spm_put_persistent();
+			return PTR_ERR(r);
+		}
+		spm_persistent[spm_nr_persistent] = r;
+	}
+	return 0;
+}
+
+/**
+ * spm_device_init() - make the persistent regions and all device nodes
+ * @sizes:	bytes of each persistent region
+ * @n:		how many, at most SPM_MAX_REGIONS
+ *
+ * The nodes come last: whoever opens one finds everything set up.
+ *
+ * Context: module init.
+ * Return: 0, or a negative errno with nothing left behind.
+ */
+int spm_device_init(const loff_t *sizes, unsigned int n)
+{
+	unsigned int minor;
+	int err;
+
+	err = spm_make_persistent(sizes, n);
+	if (err)
+		return err;
+	spm_class = class_create("superpmap");
+	if (IS_ERR(spm_class)) {
+		err = PTR_ERR(spm_class);
+		goto put_regions;
+	}
+	spm_class->devnode = spm_devnode;
+	err = alloc_chrdev_region(&spm_devt, 0, n + 1, "superpmap");
+	if (err)
+		goto destroy_class;
+	cdev_init(&spm_cdev, &spm_fops);
+	spm_cdev.owner = THIS_MODULE;
+	err = cdev_add(&spm_cdev, spm_devt, n + 1);
+	if (err)
+		goto unregister;
+	for (minor = 0; minor <= n; minor++) {
+		err = spm_add_node(minor);
+		if (err)
+			goto remove_nodes;
+	}
+	return 0;
+
+remove_nodes:
+	spm_remove_nodes(minor);
+	cdev_del(&spm_cdev);
+unregister:
+	unregister_chrdev_region(spm_devt, n + 1);
+destroy_class:
+	class_destroy(spm_class);
+put_regions:
+	spm_put_persistent();
+	return err;
+}
+
+/**
+ * spm_device_exit() - undo spm_device_init()
+ *
+ * Context: module exit; nothing is open.
+ */
+void spm_device_exit(void)
+{
+	unsigned int n = spm_nr_persistent + 1;
+
+	spm_remove_nodes(n);
+	cdev_del(&spm_cdev);
+	unregister_chrdev_region(spm_devt, n);
+	class_destroy(spm_class);
+	spm_put_persistent();
+}

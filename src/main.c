@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * superpmap: module parameters, debugfs, init and exit.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/seq_file.h>
+#include <linux/string.h>
+
+#include "device.h"
+#include "policy.h"
+#include "region.h"
+#include "reserv.h"
+#include "stats.h"
+#include "verify.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+static char *spm_regions_param = "64M";
+module_param_named(regions, spm_regions_param, charp, 0444);
+MODULE_PARM_DESC(regions,
+		 "persistent regions: sizes in bytes or with K, M, G, separated by commas, each a multiple of 4K; at most 64 (default 64M)");
+
+/* A tunable and its range, so that a bad value can be refused by name. */
+struct spm_param {
+	const char *name;
+	unsigned int *value;
+	unsigned int min;
+	unsigned int max;
+};
+
+static int spm_param_set(const char *val, const struct kernel_param *kp)
+{
+	const struct spm_param *p = kp->arg;
+	unsigned int n;
+	int err = kstrtouint(val, 0, &n);
+
+	if (err || n < p->min || n > p->max) {
+		pr_err("parameter %s=%s: a number from %u to %u is wanted\n",
+		       p->name, val, p->min, p->max);
+		return -EINVAL;
+	}
+	WRITE_ONCE(*p->value, n);
+	return 0;
+}
+
+static int spm_param_get(char *buf, const struct kernel_param *kp)
+{
+	const struct spm_param *p = kp->arg;
+
+	return sysfs_emit(buf, "%u\n", READ_ONCE(*p->value));
+}
+
+static const struct kernel_param_ops spm_param_ops = {
+	.set = spm_param_set,
+	.get = spm_param_get,
+};
+
+#define SPM_PARAM(field, lo, hi, text)					\
+	static const struct spm_param spm_param_##field = {		\
+		.name = #field,						\
+		.value = &spm_tunables.field,				\
+		.min = lo,						\
+		.max = hi,						\
+	};								\
+	module_param_cb(field, &spm_param_ops, (void *)&spm_param_##field, 0644); \
+	MODULE_PARM_DESC(field, text)
+
+SPM_PARAM(populate_threshold, 1, SPM_SLOT_PAGES,
+	  "populated 4K pages of a 2M slot at which the rest is populated at once, 1 to 512 (default 512: never early)");
+SPM_PARAM(dirty_threshold, 0, SPM_SLOT_PAGES - 1,
+	  "dirty pages among the other 511 at which a writable 2M entry is made by marking the rest dirty, 0 to 511 (default 511)");
+SPM_PARAM(prefault_pages, 0, SPM_PREFAULT_MAX,
+	  "populated 4K pages on each side that a 4K fault maps as well, 0 to 64 (default 4)");
+
+static int spm_param_set_superpages(const char *val,
+				    const struct kernel_param *kp)
+{
+	bool on;
+
+	if (!val || kstrtobool(val, &on)) {
+		pr_err("parameter pg_ps_enabled=%s: 0 or 1 is wanted\n",
+		       val ?: "");
+		return -EINVAL;
+	}
+	WRITE_ONCE(spm_tunables.superpages, on);
+	return 0;
+}
+
+static const struct kernel_param_ops spm_superpages_ops = {
+	.set = spm_param_set_superpages,
+	.get = param_get_bool,
+};
+module_param_cb(pg_ps_enabled, &spm_superpages_ops, &spm_tunables.superpages,
+		0644);
+MODULE_PARM_DESC(pg_ps_enabled, "make 2M entries, 0 or 1 (default 1)");
+
+/* Size with an optional suffix, which must end at a comma or the string's end. */
+static int spm_parse_size(const char *s, loff_t *size)
+{
+	char *end;
+	unsigned long long n;
+	unsigned int shift = 0;
+
+	n = simple_strtoull(s, &end, 0);
+	if (end == s)
+		return -EINVAL;
+	switch (*end) {
+	case 'G': case 'g':
+		shift += 10;
+		fallthrough;
+	case 'M': case 'm':
+		shift += 10;
+		fallthrough;
+	case 'K': case 'k':
+		shift += 10;
+		end++;
+	}
+	if (*end || !n || n > (MAX_LFS_FILESIZE >> shift) ||
+	    !IS_ALIGNED(n << shift, PAGE_SIZE))
+		return -EINVAL;
+	*size = n << shift;
+	return 0;
+}
+
+static int spm_parse_regions(loff_t *sizes, unsigned int *n)
+{
+	char *list __free(kfree) = kstrdup(spm_regions_param, GFP_KERNEL);
+	char *rest = list, *s;
+
+	if (!list)
+		return -ENOMEM;
+	*n = 0;
+	if (!*list)
+		return 0;
+	while ((s = strsep(&rest, ","))) {
+		if (*n == SPM_MAX_REGIONS) {
+			pr_err("parameter regions=%s: more than %u regions\n",
+			       spm_regions_param, SPM_MAX_REGIONS);
+			return -EINVAL;
+		}
+		if (spm_parse_size(s, &sizes[*n])) {
+			pr_err("parameter regions=%s: \"%s\" is not a size, a multiple of 4096 bytes above 0\n",
+			       spm_regions_param, s);
+			return -EINVAL;
+		}
+		(*n)++;
+	}
+	return 0;
+}
+
+static int spm_counters_show(struct seq_file *m, void *unused)
+{
+	spm_stats_show(m, false);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(spm_counters);
+
+static int spm_gauges_show(struct seq_file *m, void *unused)
+{
+	spm_stats_show(m, true);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(spm_gauges);
+
+static int spm_verify_show(struct seq_file *m, void *unused)
+{
+	unsigned long n = spm_verify(m);
+
+	seq_printf(m, "differences: %lu\n", n);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(spm_verify);
+
+static int spm_regions_show(struct seq_file *m, void *unused)
+{
+	struct spm_region *r = NULL;
+
+	seq_puts(m, "region kind             size_kB  pages_kB  dirty_kB  live_2M  maps\n");
+	while ((r = spm_region_next(r))) {
+		const struct spm_counters *c = &r->object.owner.counters;
+
+		seq_printf(m, "%6u %-10s %13lld %9ld %9ld %8ld %5ld\n", r->id,
+			   r->persistent ? "persistent" : "anonymous",
+			   spm_region_size(r) >> 10,
+			   spm_stat_read(c, SPM_STAT_pages) << 2,
+			   spm_stat_read(c, SPM_STAT_dirty) << 2,
+			   spm_stat_read(c, SPM_STAT_live),
+			   spm_stat_read(c, SPM_STAT_maps));
+	}
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(spm_regions);
+
+static struct dentry *spm_debugfs;
+
+static void spm_debugfs_init(void)
+{
+	spm_debugfs = debugfs_create_dir("superpmap", NULL);
+	debugfs_create_file("counters", 0444, spm_debugfs, NULL,
+			    &spm_counters_fops);
+	debugfs_create_file("gauges", 0444, spm_debugfs, NULL,
+			    &spm_gauges_fops);
+	debugfs_create_file("regions", 0444, spm_debugfs, NULL,
+			    &spm_regions_fops);
+	debugfs_create_file("verify", 0400, spm_debugfs, NULL,
+			    &spm_verify_fops);
+}
+
+static int __init spm_init(void)
+{
+	loff_t sizes[SPM_MAX_REGIONS];
+	unsigned int n;
+	int err;
+
+	err = spm_parse_regions(sizes, &n);
+	if (err)
+		return err;
+	err = spm_reserv_init();
+	if (err)
+		return err;
+	err = spm_region_init();
+	if (err)
+		goto reserv;
+	err = spm_device_init(sizes, n);
+	if (err)
+		goto region;
+	spm_debugfs_init();
+	return 0;
+
+region:
+	spm_region_exit();
+reserv:
+	spm_reserv_exit();
+	return err;
+}
+
+static void __exit spm_exit(void)
+{
+	debugfs_remove(spm_debugfs);
+	spm_device_exit();
+	spm_region_exit();
+	/* Page-table pages on their way through RCU call back into our text. */
+	rcu_barrier();
+	spm_reserv_exit();
+}
+
+module_init(spm_init);
+module_exit(spm_exit);
+
+MODULE_DESCRIPTION("FreeBSD's superpage reservations for any Linux program");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Maps: what happens when VMAs come, go, split and move.
+ */
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/slab.h>
+#include <kunit/visibility.h>
+
+#include "map.h"
+
+static unsigned long spm_vma_base(const struct vm_area_struct *vma)
+{
+	return vma->vm_start - (vma->vm_pgoff << PAGE_SHIFT);
+}
+
+static struct spm_map *spm_map_alloc(struct vm_area_struct *vma)
+{
+	struct spm_region *r = spm_vma_region(vma);
+	struct spm_map *map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+
+	if (!map)
+		return NULL;
+	refcount_set(&map->ref, 1);
+	map->base = spm_vma_base(vma);
+	map->region = r;
+	spm_pmap_init(&map->pmap, &r->object.owner, vma->vm_mm);
+	return map;
+}
+
+/**
+ * spm_map_put() - drop a reference
+ * @map: map
+ *
+ * Context: process context, may sleep; no slot lock held.
+ */
+void spm_map_put(struct spm_map *map)
+{
+	if (!refcount_dec_and_test(&map->ref))
+		return;
+	spm_pmap_destroy(&map->pmap);
+	kfree(map);
+}
+
+/**
+ * spm_map_next() - step through the maps of a region
+ * @r:		region, referenced by the caller
+ * @prev:	where to go on, its reference is given up; NULL to begin
+ *
+ * Maps that are made or go away meanwhile may or may not be seen.
+ *
+ * Context: process context, may sleep; no slot lock held.
+ * Return: a map with a reference, or NULL after the last.
+ */
+struct spm_map *spm_map_next(struct spm_region *r, struct spm_map *prev)
+{
+	struct spm_owner *o = &r->object.owner;
+	struct spm_map *found = NULL;
+	struct list_head *pos;
+
+	mutex_lock(&o->pmaps_lock);
+	/* @prev is on the list as long as we hold its reference. */
+	pos = prev ? &prev->pmap.link : &o->pmaps;
+	list_for_each_continue(pos, &o->pmaps) {
+		struct spm_map *map = list_entry(pos, struct spm_map,
+						 pmap.link);
+
+		if (refcount_inc_not_zero(&map->ref)) {
+			found = map;
+			break;
+		}
+	}
+	mutex_unlock(&o->pmaps_lock);
+	if (prev)
+		spm_map_put(prev);
+	return found;
+}
+
+/**
+ * spm_map_mmap() - give a new VMA its map
+ * @r:		region
+ * @vma:	VMA that mmap is about to link
+ *
+ * Context: mmap_lock held for writing.
+ * Return: 0 or -ENOMEM.
+ */
+int spm_map_mmap(struct spm_region *r, struct vm_area_struct *vma)
+{
+	struct spm_map *map = spm_map_alloc(vma);
+
+	if (!map)
+		return -ENOMEM;
+	vma->vm_private_data = map;
+	return 0;
+}
+
+/**
+ * spm_map_of() - the map of a VMA
+ * @vma: VMA of ours, locked for reading at least
+ *
+ * A VMA is without a map only after fork or mremap found no memory; then the
+ * first fault that succeeds makes it.  Several threads may try at once.
+ *
+ * Context: process context, may sleep.
+ * Return: the map, or NULL without memory.
+ */
+struct spm_map *spm_map_of(struct vm_area_struct *vma)
+{
+	struct spm_map *map = READ_ONCE(vma->vm_private_data);
+	struct spm_map *old;
+
+	if (likely(map))
+		return map;
+	map = spm_map_alloc(vma);
+	if (!map)
+		return NULL;
+	map->pmap.inexact = true;
+	old = cmpxchg(&vma->vm_private_data, NULL, map);
+	if (!old)
+		return map;
+	spm_map_put(map);
+	return old;
+}
+
+/**
+ * spm_vma_open() - a VMA came to be by fork, split or mremap
+ * @vma: the new VMA, a copy of the old one with a range of its own
+ *
+ * Split: the entries stay where they are, the map is shared.  Fork: the core
+ * does not copy our page tables, the child's map is empty.  mremap: the entries
+ * are moved after this, and spm_vma_mremap() tells.
+ *
+ * Context: mmap_lock of the VMA's mm held for writing; may sleep, cannot fail.
+ */
+void spm_vma_open(struct vm_area_struct *vma)
+{
+	struct spm_map *from = vma->vm_private_data;
+	struct spm_map *map;
+
+	if (from && from->pmap.mm == vma->vm_mm &&
+	    from->base == spm_vma_base(vma)) {
+		refcount_inc(&from->ref);
+		return;
+	}
+	map = spm_map_alloc(vma);
+	if (map && from && from->pmap.mm == vma->vm_mm) {
+		refcount_inc(&from->ref);
+		map->moved_from = from;
+	}
+	vma->vm_private_data = map;
+}
+
+/*
+ * Slots of which the VMA covers at least one page: [*first, *last].  The first
+ * and the last may reach beyond it, into a neighbour that shares the map.
+ */
+static void spm_vma_slots(const struct vm_area_struct *vma, pgoff_t *first,
+			  pgoff_t *last)
+{
+	*first = vma->vm_pgoff >> SPM_SLOT_SHIFT;
+	*last = (vma->vm_pgoff + vma_pages(vma) - 1) >> SPM_SLOT_SHIFT;
+}
+
+static bool spm_vma_covers(const struct vm_area_struct *vma, pgoff_t slot)
+{
+	pgoff_t first = slot << SPM_SLOT_SHIFT;
+
+	return first >= vma->vm_pgoff &&
+	       first + SPM_SLOT_PAGES <= vma->vm_pgoff + vma_pages(vma);
+}
+
+/**
+ * spm_vma_mremap() - the entries have been moved to a new VMA
+ * @vma: the new VMA
+ *
+ * Both VMAs are locked for writing, no fault can run on them.
+ *
+ * Context: mmap_lock held for writing; may sleep.
+ * Return: 0: a failure here would undo the move for the sake of bookkeeping.
+ */
+int spm_vma_mremap(struct vm_area_struct *vma)
+{
+	struct spm_map *map = vma->vm_private_data;
+	struct spm_map *from;
+	unsigned long index;
+	pgoff_t first, last;
+	void *entry;
+
+	if (!map || !map->moved_from)
+		return 0;
+	from = map->moved_from;
+	map->moved_from = NULL;
+	spm_vma_slots(vma, &first, &last);
+	xa_for_each_range(&from->pmap.shadow, index, entry, first, last) {
+		struct spm_slot *slot =
+			spm_object_find_slot(&map->region->object, index);
+
+		if (!slot)
+			continue;
+		mutex_lock(&slot->lock);
+		if (spm_pmap_move(&map->pmap, &from->pmap, index,
+				  spm_vma_covers(vma, index)))
+			map->pmap.inexact = true;
+		mutex_unlock(&slot->lock);
+	}
+	spm_map_put(from);
+	return 0;
+}
+
+/**
+ * spm_vma_close() - a VMA is gone, and its entries with it
+ * @vma: the VMA
+ *
+ * Context: mmap_lock held for writing, or the mm is dying; may sleep.
+ */
+void spm_vma_close(struct vm_area_struct *vma)
+{
+	struct spm_map *map = vma->vm_private_data;
+	unsigned long index;
+	pgoff_t first, last;
+	void *entry;
+
+	if (!map)
+		return;
+	spm_vma_slots(vma, &first, &last);
+	xa_for_each_range(&map->pmap.shadow, index, entry, first, last) {
+		struct spm_slot *slot =
+			spm_object_find_slot(&map->region->object, index);
+
+		if (!slot)
+			continue;
+		mutex_lock(&slot->lock);
+		if (spm_vma_covers(vma, index) ||
+		    spm_pmd_is_2m(spm_pmap_shadow(&map->pmap, index)))
+			spm_pmap_forget(&map->pmap, index);
+		mutex_unlock(&slot->lock);
+	}
+	if (map->moved_from) {
+		/* mremap failed: what it had moved went back. */
+		spm_map_put(map->moved_from);
+		map->moved_from = NULL;
+	}
+	spm_map_put(map);
+}
+
+/**
+ * spm_vma_may_split() - a VMA is about to be split
+ * @vma:	the VMA
+ * @addr:	where
+ *
+ * A 2 MB entry across @addr would be thrown away by the core.  Demote it here
+ * instead, so that its pages stay mapped.  Writing nothing off: whatever fails
+ * is left to the core.
+ *
+ * A fault under the VMA lock alone may promote the slot again before the core
+ * locks the VMA for the split; then the core throws the entry away, and its
+ * pages fault back.
+ *
+ * Context: mmap_lock held for writing; may sleep.
+ * Return: 0: every 4 KB multiple will do.
+ */
+int spm_vma_may_split(struct vm_area_struct *vma, unsigned long addr)
+{
+	struct spm_map *map = vma->vm_private_data;
+	struct spm_region *r = spm_vma_region(vma);
+	struct spm_place pl;
+	struct spm_slot *slot;
+	pgoff_t pgoff;
+
+	if (!map || IS_ALIGNED(addr, PMD_SIZE) || !vma_is_accessible(vma))
+		return 0;
+	pgoff = linear_page_index(vma, addr);
+	slot = spm_object_find_slot(&r->object, pgoff >> SPM_SLOT_SHIFT);
+	if (!slot)
+		return 0;
+	mutex_lock(&slot->lock);
+	spm_place_init(&pl, vma, slot->index, spm_region_pages(r),
+		       spm_pt_pmd(vma->vm_mm, addr));
+	if (slot->reserv && pl.fits &&
+	    spm_pmd_is_2m(spm_pmap_observe(&map->pmap, &pl)))
+		spm_pmap_demote(&map->pmap, &pl, slot->reserv,
+				SPM_DEMOTE_SPLIT);
+	mutex_unlock(&slot->lock);
+	return 0;
+}

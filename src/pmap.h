@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * FreeBSD's pmap operations for one mapping, and the shadow that remembers at
+ * which size each slot is mapped.
+ *
+ * The shadow is an upper bound: the kernel takes entries away without asking
+ * (munmap, mprotect, MADV_DONTNEED, exit), and spm_pmap_observe() corrects the
+ * shadow where the truth is seen anyway.
+ *
+ * Locks, unless a function says otherwise: the caller holds the slot's lock,
+ * and the VMA's lock or mmap_lock for reading.
+ */
+#ifndef SPM_PMAP_H
+#define SPM_PMAP_H
+
+#include <linux/xarray.h>
+
+#include "ptable.h"
+#include "reserv.h"
+#include "trace.h"
+
+struct mm_struct;
+
+/**
+ * struct spm_pmap - what one mapping has entered
+ * @owner:	of the object that is mapped; constant
+ * @mm:		whose page tables; held by mmgrab(); constant
+ * @link:	in owner->pmaps, under owner->pmaps_lock
+ * @shadow:	enum spm_pmd_state by slot; an element is added by
+ *		spm_pmap_prepare() and changed under the lock of its slot
+ * @inexact:	entries may exist that @shadow does not know of, because memory
+ *		ran out while the mapping was copied or moved; then
+ *		spm_pmap_observe() learns of them
+ */
+struct spm_pmap {
+	struct spm_owner *owner;
+	struct mm_struct *mm;
+	struct list_head link;
+	struct xarray shadow;
+	bool inexact;
+};
+
+void spm_pmap_init(struct spm_pmap *pm, struct spm_owner *owner,
+		   struct mm_struct *mm);
+void spm_pmap_destroy(struct spm_pmap *pm);
+int spm_pmap_prepare(struct spm_pmap *pm, pgoff_t slot);
+enum spm_pmd_state spm_pmap_shadow(struct spm_pmap *pm, pgoff_t slot);
+enum spm_pmd_state spm_pmap_observe(struct spm_pmap *pm,
+				    const struct spm_place *pl);
+void spm_pmap_forget(struct spm_pmap *pm, pgoff_t slot);
+int spm_pmap_move(struct spm_pmap *to, struct spm_pmap *from, pgoff_t slot,
+		  bool whole);
+
+vm_fault_t spm_pmap_enter_4k(struct spm_pmap *pm, const struct spm_place *pl,
+			     struct spm_reserv *rv, unsigned int i);
+void spm_pmap_prefault(struct spm_pmap *pm, const struct spm_place *pl,
+		       struct spm_reserv *rv, unsigned int i,
+		       unsigned int window);
+vm_fault_t spm_pmap_enter_2m(struct spm_pmap *pm, const struct spm_place *pl,
+			     struct spm_reserv *rv, bool write,
+			     enum spm_promote_cause cause);
+vm_fault_t spm_pmap_promote(struct spm_pmap *pm, const struct spm_place *pl,
+			    struct spm_reserv *rv, bool write,
+			    enum spm_promote_cause cause);
+vm_fault_t spm_pmap_upgrade(struct spm_pmap *pm, const struct spm_place *pl,
+			    struct spm_reserv *rv,
+			    enum spm_promote_cause cause);
+void spm_pmap_refuse(struct spm_pmap *pm, const struct spm_place *pl,
+		     enum spm_refusal why, enum spm_promote_cause cause);
+bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
+		     struct spm_reserv *rv, enum spm_demote_cause cause);
+void spm_pmap_remove_all(struct spm_owner *owner, pgoff_t slot,
+			 unsigned int first, unsigned int end);
+
+#endif /* SPM_PMAP_H */

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Policy: pure functions, each a rule of FreeBSD's fault handler or an explicit
+ * departure from it.
+ */
+#include <linux/export.h>
+#include <linux/minmax.h>
+#include <kunit/visibility.h>
+
+#include "policy.h"
+
+struct spm_tunables spm_tunables = {
+	.superpages = true,
+	.populate_threshold = SPM_SLOT_PAGES,
+	.dirty_threshold = SPM_SLOT_PAGES - 1,
+	.prefault_pages = 4,
+};
+EXPORT_SYMBOL_IF_KUNIT(spm_tunables);
+
+/**
+ * spm_policy_entry() - which entry answers a fault
+ * @f:		the facts
+ * @why:	set to the reason when a full slot gets 4 KB, else to
+ *		SPM_REFUSE_NONE
+ *
+ * FreeBSD's page test (vm_page_ps_test() as vm_fault_soft_fast() calls it):
+ * every page populated; for a writable entry also every page dirty, the
+ * faulting one exempt, because one entry cannot tell later which of its 512
+ * pages was written.  With @dirty_threshold below 511, enough dirty pages do,
+ * and the caller records the rest dirty before it makes the entry.
+ *
+ * A read in a writable mapping whose pages are not all dirty gets a read-only
+ * 2 MB entry where that takes nothing away: no entry is there yet, or none of
+ * those that are there is writable.  Where some pages are mapped writable
+ * already, the read-only entry would cost them a fault each.
+ *
+ * For a store to a read-only 2 MB entry, SPM_ENTRY_2M_RW means upgrade in place
+ * and SPM_ENTRY_4K means demote.
+ *
+ * Return: the entry to make.
+ */
+enum spm_entry spm_policy_entry(const struct spm_facts *f,
+				enum spm_refusal *why)
+{
+	*why = SPM_REFUSE_NONE;
+	if (!f->superpages || !f->fits || f->popcnt < SPM_SLOT_PAGES)
+		return SPM_ENTRY_4K;
+	if (!f->block) {
+		*why = SPM_REFUSE_LOOSE;
+		return SPM_ENTRY_4K;
+	}
+	if (!f->may_write)
+		return SPM_ENTRY_2M_RO;
+	if (f->dirty_peers >= f->dirty_threshold)
+		return SPM_ENTRY_2M_RW;
+	if (!f->write && (f->pmd != SPM_PMD_TABLE ||
+			  !(f->dirty_peers || f->dirty_self)))
+		return SPM_ENTRY_2M_RO;
+	*why = SPM_REFUSE_NOT_DIRTY;
+	return SPM_ENTRY_4K;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_entry);
+
+/**
+ * spm_policy_fill() - populate the rest of the slot now?
+ * @popcnt:	populated pages, the faulting one included
+ * @threshold:	spm_tunables.populate_threshold
+ *
+ * Quicksilver's relaxed threshold; with 512 the slot is full when this says
+ * yes, and there is no rest.
+ */
+bool spm_policy_fill(unsigned int popcnt, unsigned int threshold)
+{
+	return popcnt >= threshold && popcnt < SPM_SLOT_PAGES;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_fill);
+
+/**
+ * spm_policy_prefault() - the window around a faulting page
+ * @page:	its index in the slot
+ * @window:	pages on each side
+ * @lo:		first index of the slot that the mapping covers
+ * @hi:		one past the last
+ * @first:	set to the first index of the window [@first, @end)
+ * @end:	set to one past its last
+ *
+ * The window never leaves the slot: its lock is the only one that is held.
+ */
+void spm_policy_prefault(unsigned int page, unsigned int window,
+			 unsigned int lo, unsigned int hi,
+			 unsigned int *first, unsigned int *end)
+{
+	*first = max(page > window ? page - window : 0, lo);
+	*end = min(page + window + 1, hi);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_prefault);

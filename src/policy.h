@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Decisions, on plain integers: which size of entry, how many pages at once.
+ *
+ * No kernel mm type enters here, so that a test can try every input.
+ */
+#ifndef SPM_POLICY_H
+#define SPM_POLICY_H
+
+#include <linux/types.h>
+
+/* 4 KB pages in a 2 MB slot. */
+#define SPM_SLOT_SHIFT	9
+#define SPM_SLOT_PAGES	(1U << SPM_SLOT_SHIFT)
+
+#define SPM_PREFAULT_MAX 64
+
+/**
+ * struct spm_tunables - what the administrator chose
+ * @superpages:		pg_ps_enabled: 2 MB entries may be made
+ * @populate_threshold:	populated pages, 1..512, at which the rest of a slot is
+ *			populated at once; 512 is FreeBSD's rule (never early)
+ * @dirty_threshold:	dirty pages among the other 511, 0..511, at which a
+ *			writable 2 MB entry is made by recording the rest dirty;
+ *			511 is FreeBSD's rule (only if they are dirty anyway)
+ * @prefault_pages:	populated neighbours, 0..64 on each side, that a 4 KB
+ *			fault maps as well
+ *
+ * Each is a word that is read once per decision: a change takes effect with
+ * the next fault.
+ */
+struct spm_tunables {
+	bool superpages;
+	unsigned int populate_threshold;
+	unsigned int dirty_threshold;
+	unsigned int prefault_pages;
+};
+
+extern struct spm_tunables spm_tunables;
+
+/* What a PMD holds, from nothing upward; the pmap shadow uses the same. */
+enum spm_pmd_state {
+	SPM_PMD_NONE,	/* nothing */
+	SPM_PMD_TABLE,	/* a page-table page: 4 KB entries or none */
+	SPM_PMD_2M_RO,	/* a read-only 2 MB entry */
+	SPM_PMD_2M_RW,	/* a writable 2 MB entry */
+};
+
+static inline bool spm_pmd_is_2m(enum spm_pmd_state s)
+{
+	return s >= SPM_PMD_2M_RO;
+}
+
+/* What a fault is answered with. */
+enum spm_entry {
+	SPM_ENTRY_4K,
+	SPM_ENTRY_2M_RO,
+	SPM_ENTRY_2M_RW,
+};
+
+/* Why a full slot got 4 KB all the same. */
+enum spm_refusal {
+	SPM_REFUSE_NONE,
+	SPM_REFUSE_NOT_DIRTY,	/* writable wanted, too few pages are dirty */
+	SPM_REFUSE_LOOSE,	/* single pages: no 2 MB block */
+	SPM_REFUSE_MM,		/* this mm's tables cannot be flushed from here */
+	SPM_REFUSE_RACED,	/* the page table changed under us */
+};
+
+/**
+ * struct spm_facts - what the decision on the size of an entry looks at
+ * @write:		the access is a store
+ * @may_write:		the mapping allows stores
+ * @fits:		the slot lies inside mapping and region, and the virtual
+ *			alignment is that of the slot
+ * @superpages:		2 MB entries may be made
+ * @block:		the slot's memory is one 2 MB block
+ * @pmd:		what the PMD holds now
+ * @popcnt:		populated pages, the faulting one included
+ * @dirty_peers:	dirty pages among the other 511
+ * @dirty_self:		the faulting page is recorded dirty already
+ * @dirty_threshold:	see struct spm_tunables
+ */
+struct spm_facts {
+	bool write;
+	bool may_write;
+	bool fits;
+	bool superpages;
+	bool block;
+	enum spm_pmd_state pmd;
+	unsigned int popcnt;
+	unsigned int dirty_peers;
+	bool dirty_self;
+	unsigned int dirty_threshold;
+};
+
+enum spm_entry spm_policy_entry(const struct spm_facts *f,
+				enum spm_refusal *why);
+bool spm_policy_fill(unsigned int popcnt, unsigned int threshold);
+void spm_policy_prefault(unsigned int page, unsigned int window,
+			 unsigned int lo, unsigned int hi,
+			 unsigned int *first, unsigned int *end);
+
+#endif /* SPM_POLICY_H */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Regions: what a file descriptor names.
+ */
+#ifndef SPM_REGION_H
+#define SPM_REGION_H
+
+#include <linux/fs.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+
+#include "object.h"
+
+/**
+ * struct spm_region - memory with a size and a number
+ * @ref:	one for each open file, and one of the device node if persistent
+ * @link:	in the list of all regions, under its lock
+ * @id:		number; constant
+ * @persistent:	has a device node of its own; constant
+ * @fixed:	mmap does not grow it; under @size_lock
+ * @size_lock:	serialises changes of the size.  Taken inside mmap_lock, outside
+ *		slot locks
+ * @inode:	holds the size, and the mapping that all VMAs are linked to;
+ *		constant
+ * @object:	the pages
+ */
+struct spm_region {
+	struct kref ref;
+	struct list_head link;
+	u32 id;
+	bool persistent;
+	bool fixed;
+	struct mutex size_lock;
+	struct inode *inode;
+	struct spm_object object;
+};
+
+int spm_region_init(void);
+void spm_region_exit(void);
+
+struct spm_region *spm_region_create(bool persistent, loff_t size);
+struct spm_region *spm_region_get(struct spm_region *r);
+void spm_region_put(struct spm_region *r);
+struct spm_region *spm_region_next(struct spm_region *prev);
+
+void spm_region_set_size(struct spm_region *r, loff_t size);
+void spm_region_grow(struct spm_region *r, loff_t end);
+void spm_region_discard(struct spm_region *r, pgoff_t first, pgoff_t end);
+
+static inline loff_t spm_region_size(const struct spm_region *r)
+{
+	return i_size_read(r->inode);
+}
+
+/* Pages that can be touched; the size is a multiple of the page size. */
+static inline pgoff_t spm_region_pages(const struct spm_region *r)
+{
+	return spm_region_size(r) >> PAGE_SHIFT;
+}
+
+#endif /* SPM_REGION_H */

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reservations, after FreeBSD's sys/vm/vm_reserv.c.
+ *
+ * The caller holds the lock of the slot in every function here: nobody else
+ * reads or changes the reservation meanwhile.
+ */
+#include <linux/highmem.h>
+#include <linux/jiffies.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/slab.h>
+#include <kunit/visibility.h>
+
+#include "reserv.h"
+#include "trace.h"
+
+/*
+ * One attempt at compaction for the block, then single pages: a program must
+ * not wait long, and not fail, because memory is fragmented.  Charged to the
+ * memory cgroup of the task that touches the slot.  Not movable: entries made
+ * from these folios are ours to find, not the migration code's.
+ */
+#define SPM_GFP_BLOCK	(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_COMP |	\
+			 __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN)
+#define SPM_GFP_PAGE	(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_ZERO)
+
+/*
+ * Partly filled reservations that have a block, one list per NUMA node, least
+ * recently changed first: what reclaim would break first.
+ */
+struct list_lru spm_partpopq;
+EXPORT_SYMBOL_IF_KUNIT(spm_partpopq);
+
+static struct kmem_cache *spm_reserv_cache;
+
+/**
+ * spm_reserv_init() - set up what all reservations share
+ *
+ * Context: module init.
+ * Return: 0 or -ENOMEM.
+ */
+int spm_reserv_init(void)
+{
+	int err;
+
+	BUILD_BUG_ON(SPM_SLOT_SHIFT != PMD_ORDER);
+	spm_reserv_cache = KMEM_CACHE(spm_reserv, SLAB_ACCOUNT);
+	if (!spm_reserv_cache)
+		return -ENOMEM;
+	err = list_lru_init(&spm_partpopq);
+	if (err)
+		kmem_cache_destroy(spm_reserv_cache);
+	return err;
+}
+
+/**
+ * spm_reserv_exit() - undo spm_reserv_init()
+ *
+ * Context: module exit; no reservation is left.
+ */
+void spm_reserv_exit(void)
+{
+	list_lru_destroy(&spm_partpopq);
+	kmem_cache_destroy(spm_reserv_cache);
+}
+
+static void spm_reserv_unqueue(struct spm_reserv *rv)
+{
+	if (!__test_and_clear_bit(SPM_RV_QUEUED, &rv->flags))
+		return;
+	list_lru_del(&spm_partpopq, &rv->partpopq, rv->nid, NULL);
+	spm_count_n(&rv->owner->counters, reserv_partpopq, -1);
+}
+
+/*
+ * Bring the queue up to date after a change.  A reservation that is queued
+ * where it belongs and was moved in this tick already stays there: one lock
+ * round trip a tick, not one a fault.  One that is not queued yet always is, so
+ * that none is invisible to reclaim (FreeBSD forgets a full reservation that
+ * loses a page within the tick of its last change).
+ */
+static void spm_reserv_requeue(struct spm_reserv *rv)
+{
+	bool belongs = rv->popcnt && !spm_reserv_full(rv);
+
+	if (spm_reserv_loose(rv))
+		return;
+	if (belongs && test_bit(SPM_RV_QUEUED, &rv->flags) &&
+	    rv->lasttick == jiffies)
+		return;
+	rv->lasttick = jiffies;
+	spm_reserv_unqueue(rv);
+	if (!belongs)
+		return;
+	list_lru_add(&spm_partpopq, &rv->partpopq, rv->nid, NULL);
+	__set_bit(SPM_RV_QUEUED, &rv->flags);
+	spm_count(&rv->owner->counters, reserv_partpopq);
+}
+
+static struct folio *spm_folio_alloc(gfp_t gfp, int order,
+				     struct vm_area_struct *vma,
+				     unsigned long addr)
+{
+	if (vma)
+		return vma_alloc_folio(gfp, order, vma, addr);
+	return folio_alloc(gfp, order);
+}
+
+/*
+ * The inode mapping makes the folio a file page to the kernel: reverse map,
+ * shared futex keys and dirtying by get_user_pages() all go through it.
+ */
+static void spm_folio_attach(struct folio *folio, const struct spm_owner *owner,
+			     pgoff_t pgoff)
+{
+	folio->mapping = owner->mapping;
+	folio->index = pgoff;
+}
+
+/*
+ * Drop our reference.  Whoever pinned the folio may still dirty it; the folio
+ * lock makes set_page_dirty_lock() see either the live mapping or none, as
+ * truncation does.
+ */
+static void spm_folio_release(struct folio *folio)
+{
+	folio_lock(folio);
+	folio->mapping = NULL;
+	folio_unlock(folio);
+	folio_put(folio);
+}
+
+/**
+ * spm_reserv_alloc() - set memory aside for a slot
+ * @owner:	object
+ * @index:	slot
+ * @vma:	mapping whose memory policy counts, or NULL for the task's
+ * @addr:	faulting address in @vma
+ *
+ * A loose reservation comes back when there is no 2 MB block.
+ *
+ * Context: process context, may sleep; slot lock held.
+ * Return: the reservation, no page populated, or NULL without memory.
+ */
+struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
+				    pgoff_t index, struct vm_area_struct *vma,
+				    unsigned long addr)
+{
+	const struct spm_counters *c = &owner->counters;
+	struct spm_reserv *rv;
+
+	rv = kmem_cache_zalloc(spm_reserv_cache, GFP_KERNEL);
+	if (!rv)
+		return NULL;
+	rv->owner = owner;
+	rv->index = index;
+	INIT_LIST_HEAD(&rv->partpopq);
+	rv->folio = spm_folio_alloc(SPM_GFP_BLOCK, PMD_ORDER, vma, addr);
+	if (rv->folio) {
+		rv->nid = folio_nid(rv->folio);
+		spm_folio_attach(rv->folio, owner, index << SPM_SLOT_SHIFT);
+		if (want_init_on_alloc(SPM_GFP_BLOCK))
+			__set_bit(SPM_RV_ZEROED, &rv->flags);
+		spm_count(c, reserv_allocated);
+		spm_count(c, reserv_live);
+		spm_count_n(c, reserv_empty, SPM_SLOT_PAGES);
+	} else {
+		rv->pages = kcalloc(SPM_SLOT_PAGES, sizeof(*rv->pages),
+				    GFP_KERNEL_ACCOUNT);
+		if (!rv->pages) {
+			kmem_cache_free(spm_reserv_cache, rv);
+			return NULL;
+		}
+		rv->nid = NUMA_NO_NODE;
+		__set_bit(SPM_RV_LOOSE, &rv->flags);
+		spm_count(c, reserv_unavailable);
+	}
+	trace_spm_reserv_alloc(owner->region, index, rv->nid, 0);
+	return rv;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_alloc);
+
+/**
+ * spm_reserv_free() - give a reservation back
+ * @rv:	without populated pages
+ *
+ * Context: process context, may sleep; slot lock held, or the object is dying.
+ */
+void spm_reserv_free(struct spm_reserv *rv)
+{
+	const struct spm_counters *c = &rv->owner->counters;
+
+	if (WARN_ONCE(rv->popcnt, "superpmap: slot %lu freed with %u pages\n",
+		      rv->index, rv->popcnt))
+		return;
+	spm_reserv_unqueue(rv);
+	trace_spm_reserv_free(rv->owner->region, rv->index, rv->nid, 0);
+	if (spm_reserv_loose(rv)) {
+		kfree(rv->pages);
+	} else {
+		spm_folio_release(rv->folio);
+		spm_count(c, reserv_freed);
+		spm_count_n(c, reserv_live, -1);
+		spm_count_n(c, reserv_empty, -(long)SPM_SLOT_PAGES);
+	}
+	kmem_cache_free(spm_reserv_cache, rv);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_free);
+
+static int spm_reserv_populate_loose(struct spm_reserv *rv, unsigned int i,
+				     struct vm_area_struct *vma,
+				     unsigned long addr)
+{
+	struct folio *folio = spm_folio_alloc(SPM_GFP_PAGE, 0, vma, addr);
+
+	if (!folio)
+		return -ENOMEM;
+	spm_folio_attach(folio, rv->owner, (rv->index << SPM_SLOT_SHIFT) + i);
+	rv->pages[i] = &folio->page;
+	spm_count(&rv->owner->counters, loose);
+	return 0;
+}
+
+/**
+ * spm_reserv_populate() - make one page exist, reading as zeros
+ * @rv:		reservation
+ * @i:		index of a page that is not populated
+ * @vma:	as for spm_reserv_alloc(), for single pages
+ * @addr:	the page's address in @vma
+ *
+ * Each page is cleared exactly once before it can be mapped: by the allocator
+ * when SPM_RV_ZEROED or single, else here.
+ *
+ * Context: process context, may sleep; slot lock held.
+ * Return: 1 if the page was cleared here, 0 if not, -ENOMEM (single pages
+ * only), -EEXIST with a warning when the page is populated already.
+ */
+int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
+			struct vm_area_struct *vma, unsigned long addr)
+{
+	const struct spm_counters *c = &rv->owner->counters;
+	int cleared = 0;
+
+	if (WARN_ONCE(spm_reserv_populated(rv, i),
+		      "superpmap: slot %lu page %u populated twice\n",
+		      rv->index, i))
+		return -EEXIST;
+	if (spm_reserv_loose(rv)) {
+		int err = spm_reserv_populate_loose(rv, i, vma, addr);
+
+		if (err)
+			return err;
+	} else {
+		cleared = !test_bit(SPM_RV_ZEROED, &rv->flags);
+		if (cleared) {
+			clear_highpage(spm_reserv_page(rv, i));
+			spm_count(c, zeroed);
+		}
+		spm_count_n(c, reserv_empty, -1);
+	}
+	__set_bit(i, rv->popmap);
+	rv->popcnt++;
+	spm_count(c, populated);
+	spm_count(c, pages);
+	if (spm_reserv_full(rv)) {
+		spm_count(c, reserv_fullpop);
+		trace_spm_reserv_full(rv->owner->region, rv->index, rv->nid,
+				      rv->popcnt);
+	}
+	spm_reserv_requeue(rv);
+	return cleared;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_populate);
+
+/**
+ * spm_reserv_depopulate() - forget one page and what it held
+ * @rv:	reservation
+ * @i:	index of a populated page that no page table maps
+ *
+ * A page of a block whose unpopulated pages are known to be zero is cleared
+ * here, so that they stay so.
+ *
+ * Context: process context, may sleep; slot lock held.
+ */
+void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
+{
+	const struct spm_counters *c = &rv->owner->counters;
+
+	if (WARN_ONCE(!spm_reserv_populated(rv, i),
+		      "superpmap: slot %lu page %u is not populated\n",
+		      rv->index, i))
+		return;
+	if (spm_reserv_full(rv))
+		spm_count_n(c, reserv_fullpop, -1);
+	if (__test_and_clear_bit(i, rv->dirty)) {
+		rv->ndirty--;
+		spm_count_n(c, dirty, -1);
+	}
+	__clear_bit(i, rv->popmap);
+	rv->popcnt--;
+	if (spm_reserv_loose(rv)) {
+		spm_folio_release(page_folio(rv->pages[i]));
+		rv->pages[i] = NULL;
+		spm_count_n(c, loose, -1);
+	} else {
+		if (test_bit(SPM_RV_ZEROED, &rv->flags))
+			clear_highpage(spm_reserv_page(rv, i));
+		spm_count(c, reserv_empty);
+	}
+	spm_count_n(c, pages, -1);
+	spm_reserv_requeue(rv);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_depopulate);
+
+/**
+ * spm_reserv_set_dirty() - record one page dirty
+ * @rv:	reservation
+ * @i:	index of a populated page
+ *
+ * Context: slot lock held.  Must come before an entry that allows writing.
+ */
+void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i)
+{
+	if (__test_and_set_bit(i, rv->dirty))
+		return;
+	rv->ndirty++;
+	spm_count(&rv->owner->counters, dirty);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_dirty);
+
+/**
+ * spm_reserv_set_all_dirty() - record every page dirty
+ * @rv:	full reservation
+ *
+ * Context: slot lock held.  Must come before a writable 2 MB entry.
+ */
+void spm_reserv_set_all_dirty(struct spm_reserv *rv)
+{
+	spm_count_n(&rv->owner->counters, dirty, SPM_SLOT_PAGES - rv->ndirty);
+	bitmap_fill(rv->dirty, SPM_SLOT_PAGES);
+	rv->ndirty = SPM_SLOT_PAGES;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_all_dirty);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Reservations: the memory behind one 2 MB slot of an object.
+ *
+ * The life of a reservation:
+ *
+ *   alloc -> partly filled <-> full
+ *                 |
+ *                 v  (last page depopulated)
+ *               free
+ *
+ * A reservation that found no free 2 MB block is "loose": it holds up to 512
+ * single pages instead, is never queued and never mapped by a 2 MB entry, and
+ * is in all else the same.
+ */
+#ifndef SPM_RESERV_H
+#define SPM_RESERV_H
+
+#include <linux/bitmap.h>
+#include <linux/list.h>
+#include <linux/list_lru.h>
+#include <linux/mm_types.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+
+#include "policy.h"
+#include "stats.h"
+
+struct address_space;
+
+/**
+ * struct spm_owner - what a reservation and a pmap know of their object
+ * @counters:	the region's
+ * @region:	its number, for tracepoints
+ * @mapping:	of the region's inode: folio->mapping, and the reverse map
+ * @pmaps:	all pmaps that map the object
+ * @pmaps_lock:	protects @pmaps; taken inside slot locks, nothing but
+ *		page-table locks is taken inside it
+ *
+ * Constant but for @pmaps.
+ */
+struct spm_owner {
+	struct spm_counters counters;
+	u32 region;
+	struct address_space *mapping;
+	struct list_head pmaps;
+	struct mutex pmaps_lock;
+};
+
+/* Bits of spm_reserv.flags. */
+enum {
+	SPM_RV_LOOSE,	/* single pages, no block; constant */
+	SPM_RV_ZEROED,	/* every unpopulated page reads as zeros */
+	SPM_RV_QUEUED,	/* in the partly-filled queue */
+};
+
+/**
+ * struct spm_reserv - the memory of one slot
+ *
+ * Lock key: (c) constant, (s) the slot's lock, (q) list_lru's own lock, and
+ * SPM_RV_QUEUED, changed under the slot's lock, says whether it is linked.
+ *
+ * @owner:	(s) object that it belongs to
+ * @index:	(s) slot in that object
+ * @folio:	(c) the block; page i of the slot is its subpage i
+ * @pages:	(s) single pages, NULL where unpopulated (SPM_RV_LOOSE)
+ * @nid:	(c) NUMA node of the block, NUMA_NO_NODE if loose
+ * @popcnt:	(s) bits set in @popmap
+ * @ndirty:	(s) bits set in @dirty
+ * @flags:	(s) SPM_RV_*
+ * @lasttick:	(s) jiffies of the last change that moved it in the queue
+ * @partpopq:	(q) link in the partly-filled queue
+ * @popmap:	(s) which pages exist
+ * @dirty:	(s) which of them are recorded dirty, a subset of @popmap
+ */
+struct spm_reserv {
+	const struct spm_owner *owner;
+	pgoff_t index;
+	union {
+		struct folio *folio;
+		struct page **pages;
+	};
+	int nid;
+	u16 popcnt;
+	u16 ndirty;
+	unsigned long flags;
+	unsigned long lasttick;
+	struct list_head partpopq;
+	DECLARE_BITMAP(popmap, SPM_SLOT_PAGES);
+	DECLARE_BITMAP(dirty, SPM_SLOT_PAGES);
+};
+
+/* The price of the bookkeeping: 1/8192 of the memory it keeps. */
+static_assert(sizeof(struct spm_reserv) <= 256);
+
+extern struct list_lru spm_partpopq;
+
+int spm_reserv_init(void);
+void spm_reserv_exit(void);
+
+struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
+				    pgoff_t index, struct vm_area_struct *vma,
+				    unsigned long addr);
+void spm_reserv_free(struct spm_reserv *rv);
+int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
+			struct vm_area_struct *vma, unsigned long addr);
+void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i);
+void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i);
+void spm_reserv_set_all_dirty(struct spm_reserv *rv);
+
+static inline bool spm_reserv_loose(const struct spm_reserv *rv)
+{
+	return test_bit(SPM_RV_LOOSE, &rv->flags);
+}
+
+static inline bool spm_reserv_full(const struct spm_reserv *rv)
+{
+	return rv->popcnt == SPM_SLOT_PAGES;
+}
+
+static inline bool spm_reserv_populated(const struct spm_reserv *rv,
+					unsigned int i)
+{
+	return test_bit(i, rv->popmap);
+}
+
+static inline bool spm_reserv_dirty(const struct spm_reserv *rv, unsigned int i)
+{
+	return test_bit(i, rv->dirty);
+}
+
+/**
+ * spm_reserv_page() - the page behind one index of a slot
+ * @rv:	reservation, slot lock held
+ * @i:	index of a populated page
+ */
+static inline struct page *spm_reserv_page(const struct spm_reserv *rv,
+					   unsigned int i)
+{
+	return spm_reserv_loose(rv) ? rv->pages[i] : folio_page(rv->folio, i);
+}
+
+#endif /* SPM_RESERV_H */

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One tracepoint for every decision.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM superpmap
+
+#if !defined(SPM_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define SPM_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#ifndef SPM_TRACE_ENUMS
+#define SPM_TRACE_ENUMS
+/* How a fault ended. */
+enum spm_decision {
+	SPM_DID_4K,		/* read-only 4 KB entry */
+	SPM_DID_4K_WRITE,	/* writable 4 KB entry */
+	SPM_DID_2M_RO,		/* 2 MB entries where nothing was */
+	SPM_DID_2M_RW,
+	SPM_DID_PROMOTE_RO,	/* 2 MB entries in place of 4 KB ones */
+	SPM_DID_PROMOTE_RW,
+	SPM_DID_UPGRADE,	/* read-only 2 MB entry became writable */
+	SPM_DID_DEMOTE,		/* ... or 512 entries, one of them writable */
+	SPM_DID_RETRY,		/* another thread had done it already */
+	SPM_DID_SIGBUS,		/* beyond the region */
+	SPM_DID_OOM,
+};
+
+enum spm_populate_cause {
+	SPM_POPULATE_FAULT,
+	SPM_POPULATE_THRESHOLD,
+	SPM_POPULATE_ADVISE,
+};
+
+enum spm_promote_kind {
+	SPM_PROMOTE_INPLACE,	/* from a page table */
+	SPM_PROMOTE_DIRECT,	/* where nothing was */
+	SPM_PROMOTE_UPGRADE,	/* read-only to writable */
+	SPM_PROMOTE_FAILED,
+};
+
+enum spm_promote_cause {
+	SPM_PROMOTE_FAULT,
+	SPM_PROMOTE_ADVISE,
+};
+
+enum spm_demote_cause {
+	SPM_DEMOTE_WRITE,
+	SPM_DEMOTE_SPLIT,
+	SPM_DEMOTE_ADVISE,
+	SPM_DEMOTE_COW,
+	SPM_DEMOTE_RECLAIM,
+};
+#endif /* SPM_TRACE_ENUMS */
+
+#define spm_show_decision(d) __print_symbolic(d,	\
+	{ 0, "4k" },					\
+	{ 1, "4k-write" },				\
+	{ 2, "2m-ro" },					\
+	{ 3, "2m-rw" },					\
+	{ 4, "promote-ro" },				\
+	{ 5, "promote-rw" },				\
+	{ 6, "upgrade" },				\
+	{ 7, "demote" },				\
+	{ 8, "retry" },					\
+	{ 9, "sigbus" },				\
+	{ 10, "oom" })
+
+/*
+ * Every fault that reached the module, one event for each that v_vm_faults
+ * counts.  nsecs: from entry to the end of the work, in nanoseconds; 0 for a
+ * fault that began before the tracepoint was switched on.
+ */
+TRACE_EVENT(spm_fault,
+	TP_PROTO(u32 region, unsigned long address, unsigned long pgoff,
+		 bool write, u8 decision, int result, u64 nsecs),
+	TP_ARGS(region, address, pgoff, write, decision, result, nsecs),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(unsigned long, address)
+		__field(unsigned long, pgoff)
+		__field(u8, write)
+		__field(u8, decision)
+		__field(int, result)
+		__field(u64, nsecs)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->address = address;
+		__entry->pgoff = pgoff;
+		__entry->write = write;
+		__entry->decision = decision;
+		__entry->result = result;
+		__entry->nsecs = nsecs;
+	),
+	TP_printk("region=%u address=0x%lx pgoff=%lu write=%u decision=%s result=0x%x nsecs=%llu",
+		  __entry->region, __entry->address, __entry->pgoff,
+		  __entry->write, spm_show_decision(__entry->decision),
+		  __entry->result, __entry->nsecs)
+);
+
+/* Pages [pgoff, pgoff + nr) came to exist; zeroed: by us, not by the allocator. */
+TRACE_EVENT(spm_populate,
+	TP_PROTO(u32 region, unsigned long pgoff, u16 nr, bool zeroed, u8 cause),
+	TP_ARGS(region, pgoff, nr, zeroed, cause),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(unsigned long, pgoff)
+		__field(u16, nr)
+		__field(u8, zeroed)
+		__field(u8, cause)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->pgoff = pgoff;
+		__entry->nr = nr;
+		__entry->zeroed = zeroed;
+		__entry->cause = cause;
+	),
+	TP_printk("region=%u pgoff=%lu nr=%u zeroed=%u cause=%s",
+		  __entry->region, __entry->pgoff, __entry->nr, __entry->zeroed,
+		  __print_symbolic(__entry->cause, { 0, "fault" },
+				   { 1, "threshold" }, { 2, "advise" }))
+);
+
+/* A 2 MB entry was made, made writable, or refused although the slot is full. */
+TRACE_EVENT(spm_promote,
+	TP_PROTO(u32 region, unsigned long slot, unsigned long address, u8 kind,
+		 bool writable, u8 cause, u8 reason),
+	TP_ARGS(region, slot, address, kind, writable, cause, reason),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(unsigned long, slot)
+		__field(unsigned long, address)
+		__field(u8, kind)
+		__field(u8, writable)
+		__field(u8, cause)
+		__field(u8, reason)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->slot = slot;
+		__entry->address = address;
+		__entry->kind = kind;
+		__entry->writable = writable;
+		__entry->cause = cause;
+		__entry->reason = reason;
+	),
+	TP_printk("region=%u slot=%lu address=0x%lx kind=%s writable=%u cause=%s reason=%s",
+		  __entry->region, __entry->slot, __entry->address,
+		  __print_symbolic(__entry->kind, { 0, "in-place" },
+				   { 1, "direct" }, { 2, "upgrade" },
+				   { 3, "failed" }),
+		  __entry->writable,
+		  __print_symbolic(__entry->cause, { 0, "fault" },
+				   { 1, "advise" }),
+		  __print_symbolic(__entry->reason, { 0, "-" },
+				   { 1, "not-all-dirty" }, { 2, "loose" },
+				   { 3, "unsuitable-mm" }, { 4, "raced" }))
+);
+
+/* A 2 MB entry was taken apart; kept: 4 KB entries made in its place. */
+TRACE_EVENT(spm_demote,
+	TP_PROTO(u32 region, unsigned long slot, unsigned long address, u8 cause,
+		 bool aborted, u16 kept),
+	TP_ARGS(region, slot, address, cause, aborted, kept),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(unsigned long, slot)
+		__field(unsigned long, address)
+		__field(u8, cause)
+		__field(u8, aborted)
+		__field(u16, kept)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->slot = slot;
+		__entry->address = address;
+		__entry->cause = cause;
+		__entry->aborted = aborted;
+		__entry->kept = kept;
+	),
+	TP_printk("region=%u slot=%lu address=0x%lx cause=%s aborted=%u kept=%u",
+		  __entry->region, __entry->slot, __entry->address,
+		  __print_symbolic(__entry->cause, { 0, "write" },
+				   { 1, "split" }, { 2, "advise" },
+				   { 3, "cow" }, { 4, "reclaim" }),
+		  __entry->aborted, __entry->kept)
+);
+
+DECLARE_EVENT_CLASS(spm_reserv,
+	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt),
+	TP_ARGS(region, slot, nid, popcnt),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(unsigned long, slot)
+		__field(int, nid)
+		__field(u16, popcnt)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->slot = slot;
+		__entry->nid = nid;
+		__entry->popcnt = popcnt;
+	),
+	TP_printk("region=%u slot=%lu nid=%d popcnt=%u", __entry->region,
+		  __entry->slot, __entry->nid, __entry->popcnt)
+);
+
+/* nid is -1 when no 2 MB block could be had and the slot goes by single pages. */
+DEFINE_EVENT(spm_reserv, spm_reserv_alloc,
+	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt),
+	TP_ARGS(region, slot, nid, popcnt));
+DEFINE_EVENT(spm_reserv, spm_reserv_full,
+	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt),
+	TP_ARGS(region, slot, nid, popcnt));
+DEFINE_EVENT(spm_reserv, spm_reserv_free,
+	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt),
+	TP_ARGS(region, slot, nid, popcnt));
+
+#endif /* SPM_TRACE_H */
+
+#undef TRACE_INCLUDE_PATH
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_PATH .
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>

@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# demo.sh: the demonstration of "make run", as the guest runs it: load the module, let a program fill shared memory
+# and show how it is mapped, unload the module again.
+
+insmod /spm/superpmap.ko regions=8M || exit 1
+/spm/bin/demo_shm "$@"
+status=$?
+rmmod superpmap || status=1
+exit $status

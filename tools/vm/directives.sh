@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# directives.sh: read what a test file says about how it wants to be run (docs/testing.md lists the directives).
+# Sourced after stage.sh.
+
+DIRECTIVES="params timeout module kernels smp needs cmdline log bits"
+
+# read_directives NAME: set the variables test_params, test_timeout, ... for this test.
+read_directives()
+{
+	local text key value file=
+	for key in $DIRECTIVES; do
+		printf -v "test_$key" '%s' ''
+	done
+	test_timeout=120 test_smp=4
+	case $1 in
+	boot_clean|kmemleak|kunit)	return ;;
+	demo)	test_module=self test_timeout=300
+		return ;;
+	esac
+	file=$(test_file "$1")
+	text=$(sed -n '1,40s/.*spm-test://p' "$file" | tr '\n' ' ')
+	while [[ $text =~ ^[[:space:]]*([a-z]+)=(\"([^\"]*)\"|([^[:space:]\"]*))(.*)$ ]]; do
+		key=${BASH_REMATCH[1]}
+		value=${BASH_REMATCH[3]}${BASH_REMATCH[4]}
+		text=${BASH_REMATCH[5]}
+		case " $DIRECTIVES " in
+		*" $key "*)	printf -v "test_$key" '%s' "$value" ;;
+		*)		die "$file: unknown directive $key" ;;
+		esac
+	done
+	[ -z "${text// }" ] || [ "${text// }" = '*/' ] || die "$file: cannot read the directive '$text'"
+}
+
+# runs_on NAME KERNEL: is the test meant for this kernel?
+runs_on()
+{
+	case $1 in
+	kunit|boot_clean|kmemleak)	[ "$2" = debug ]; return ;;
+	esac
+	read_directives "$1"
+	[ -z "$test_kernels" ] || [[ ",$test_kernels," = *",$2,"* ]]
+}
+
+# all_tests: the names of all tests in selftests/.
+all_tests()
+{
+	local file name
+	for file in "$TOP"/selftests/*.c "$TOP"/selftests/*.sh; do
+		name=$(basename "${file%.*}")
+		case $name in
+		'*'|lib|helper_*|demo_*)	;;
+		*)	printf '%s\n' "$name" ;;
+		esac
+	done
+}

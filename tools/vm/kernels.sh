@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# kernels.sh: the kernels of the tests, by the names that KERNEL= takes, and where the cache keeps them.
+# Sourced after lib.sh and apt.sh.
+
+# shellcheck disable=SC2034 # used by those who source this
+KERNELS="debug 7.3 7.2"
+SOURCE_SERIES=7.3	# the debug kernel is built from this series
+
+# safe VERSION: a version as part of a file name that make can handle.
+safe()
+{
+	printf '%s\n' "$1" | tr '~:+' '...'
+}
+
+source_dir()
+{
+	printf '%s/src/linux-%s\n' "$CACHE" "$(safe "$(apt_version "linux-source-$SOURCE_SERIES")")"
+}
+
+# debug_config: the fragments of the debug kernel's configuration, without their comments.
+debug_config()
+{
+	cat "$VM"/config/*.config | sed '/^#/d'
+}
+
+debug_dir()
+{
+	local version
+	version=$(safe "$(apt_version "linux-source-$SOURCE_SERIES")")
+	printf '%s/kernel/debug-%s-%s\n' "$CACHE" "$version" \
+	       "$({ echo "$version gcc-$(gcc -dumpfullversion)"; debug_config; } | digest)"
+}
+
+stock_dir()
+{
+	printf '%s/stock/%s\n' "$CACHE" "$(apt_newest "$1")"
+}
+
+# The root in which the modules for the stock kernels are built: one for both kernels and the tools.
+root_packages()
+{
+	printf '%s\n' base-files bash coreutils dash diffutils findutils gcc grep kmod libc6-dev make mawk pahole \
+		perl-base sed xz-utils "linux-headers-$(apt_newest 7.3)" "linux-headers-$(apt_newest 7.2)"
+}
+
+root_dir()
+{
+	printf '%s/root/build-%s\n' "$CACHE" "$(root_packages | digest)"
+}
+
+# The root that the guest uses to run bpftrace.
+trace_packages()
+{
+	printf '%s\n' base-files bash coreutils bpftrace grep kmod mawk mount procps sed util-linux \
+		"linux-headers-$(apt_newest 7.3)"
+}
+
+trace_image()
+{
+	printf '%s/root/trace-%s.ext4\n' "$CACHE" "$(trace_packages | digest)"
+}
+
+# kernel_dir KERNEL: the folder to build a module against.
+kernel_dir()
+{
+	case $1 in
+	debug)	debug_dir ;;
+	*)	printf '/usr/src/linux-headers-%s\n' "$(apt_newest "$1")" ;;
+	esac
+}
+
+# check_kernel KERNEL: stop unless the name is one of ours.
+check_kernel()
+{
+	case " $KERNELS " in
+	*" $1 "*) ;;
+	*) die "KERNEL=$1 is unknown: choose one of: $KERNELS" ;;
+	esac
+}
