@@ -11,8 +11,10 @@
 #include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
+#include <linux/sched/mm.h>
 #include <linux/uaccess.h>
 
 #include "advise.h"
@@ -220,12 +222,34 @@ static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 }
 
+/*
+ * A hint that is free as it stands is taken; else an address that is congruent
+ * to the offset modulo 2 MB, wherever a whole slot fits into the mapping.
+ */
+static unsigned long spm_get_unmapped_area(struct file *file,
+					   unsigned long addr,
+					   unsigned long len,
+					   unsigned long pgoff,
+					   unsigned long flags)
+{
+	if (addr && !(flags & MAP_FIXED)) {
+		unsigned long hint = PAGE_ALIGN(addr);
+
+		addr = mm_get_unmapped_area(file, hint, len, pgoff, flags);
+		if (addr == hint)
+			return addr;
+		addr = 0;
+	}
+	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
+}
+
 static const struct file_operations spm_fops = {
 	.owner = THIS_MODULE,
 	.open = spm_open,
 	.release = spm_release,
 	.mmap = spm_mmap,
-	.get_unmapped_area = thp_get_unmapped_area,
+	.get_unmapped_area = spm_get_unmapped_area,
+	.fsync = noop_fsync,
 	.llseek = generic_file_llseek,
 	.unlocked_ioctl = spm_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,

@@ -27,9 +27,13 @@ static int spm_init_fs_context(struct fs_context *fc)
 	return init_pseudo(fc, SPM_FS_MAGIC) ? 0 : -ENOMEM;
 }
 
+/*
+ * No owner: our own mount would hold a reference to the module, and it could
+ * never be unloaded.  The mount ends in spm_region_exit(), inside module exit,
+ * and an internal mount is torn down there and then, not by deferred work.
+ */
 static struct file_system_type spm_fs_type = {
 	.name = "superpmap",
-	.owner = THIS_MODULE,
 	.init_fs_context = spm_init_fs_context,
 	.kill_sb = kill_anon_super,
 };
