@@ -14,6 +14,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#define _FILE_OFFSET_BITS	64
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -106,7 +107,12 @@ int spm_balance(const struct spm_stats *s, const char *what);
 int spm_consistent(int fd);
 /* Differences found by verify; prints them. Aborts without debugfs. */
 long spm_verify(void);
-long long spm_refcnt(void);		/* use count of the module */
+/*
+ * Use count of the module.  Each open file counts twice: chrdev_open() takes
+ * a reference for the cdev and one for its file operations.
+ */
+#define SPM_REFS_PER_OPEN	2
+long long spm_refcnt(void);
 
 /* -- per-page state ------------------------------------------------------ */
 
@@ -175,6 +181,8 @@ long spm_touch_faults(void *addr, size_t len, bool write);
 long spm_rss(void);			/* resident pages, statm */
 /* kB of @field of the mapping that holds @addr in smaps; -1: no such. */
 long spm_smaps(const void *addr, const char *field);
+/* The sum of @field over the mappings that begin in [addr, addr + len). */
+long spm_smaps_range(const void *addr, size_t len, const char *field);
 long spm_meminfo(const char *field);	/* kB */
 
 /*
