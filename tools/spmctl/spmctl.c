@@ -5,7 +5,9 @@
  * Exit status: 0 all well, 1 "verify" found differences, 2 wrong usage or
  * something could not be done; the message then names cause and remedy.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
