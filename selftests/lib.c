@@ -512,7 +512,7 @@ static void for_each_smap(const char *field,
 			  void (*fn)(void *, uintptr_t, uintptr_t, long),
 			  void *ctx)
 {
-	unsigned long start = 0, end = 0;
+	unsigned long s, e, start = 0, end = 0;
 	size_t n = strlen(field);
 	char line[512];
 	FILE *f;
@@ -522,8 +522,11 @@ static void for_each_smap(const char *field,
 	if (!f)
 		spm_die("/proc/self/smaps");
 	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+		if (sscanf(line, "%lx-%lx ", &s, &e) == 2) {
+			start = s;
+			end = e;
 			continue;
+		}
 		if (!strncmp(line, field, n) && line[n] == ':' &&
 		    sscanf(line + n + 1, "%ld", &kb) == 1)
 			fn(ctx, start, end, kb);

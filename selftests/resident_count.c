@@ -115,6 +115,8 @@ TEST_F(spm, moved_mappings)
 	ASSERT_EQ(base, spm_rss());
 }
 
+static int the_fd;
+
 static int child(void *arg)
 {
 	char *map = arg;
@@ -123,8 +125,11 @@ static int child(void *arg)
 	/* Nothing of ours is copied by fork. */
 	spm_child_check(spm_smaps(map, "Rss") == 0, "%ld kB",
 			spm_smaps(map, "Rss"));
+	/* Makes all resident that there is, so the mapping must go for it. */
+	spm_unmap(map, SPM_SLOT);
 	spm_settle();
 	base = spm_rss();
+	spm_map_at(map, the_fd, SPM_SLOT, 0, SPM_RW);
 	spm_touch_read(map, 1);
 	spm_child_check(spm_rss() == base + 512, "%ld, was %ld", spm_rss(),
 			base);
@@ -142,6 +147,7 @@ TEST_F(spm, forked)
 
 	map = spm_map(fd, SPM_SLOT, 0, SPM_RW);
 	spm_promoted(fd, map, SPM_SLOT, 0, SEED);
+	the_fd = fd;
 	rss = spm_rss();
 	for (i = 0; i < 3; i++) {
 		ASSERT_EQ(0, spm_fork_run(child, map));

@@ -107,12 +107,7 @@ int spm_balance(const struct spm_stats *s, const char *what);
 int spm_consistent(int fd);
 /* Differences found by verify; prints them. Aborts without debugfs. */
 long spm_verify(void);
-/*
- * Use count of the module.  Each open file counts twice: chrdev_open() takes
- * a reference for the cdev and one for its file operations.
- */
-#define SPM_REFS_PER_OPEN	2
-long long spm_refcnt(void);
+long long spm_refcnt(void);		/* use count of the module */
 
 /* -- per-page state ------------------------------------------------------ */
 

@@ -119,11 +119,10 @@ TEST_F(spm, every_order)
 	do {
 		hold(&h);
 		/* One open file, however many descriptors and mappings. */
-		ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+		ASSERT_EQ(base + 1, spm_refcnt());
 		for (i = 0; i < STEPS; i++) {
 			take(&h, order[i]);
-			ASSERT_EQ(base + SPM_REFS_PER_OPEN * (i < STEPS - 1),
-				  spm_refcnt()) {
+			ASSERT_EQ(base + (i < STEPS - 1), spm_refcnt()) {
 				TH_LOG("after %s, step %d of %d%d%d%d%d",
 				       step_name[order[i]], i, order[0],
 				       order[1], order[2], order[3], order[4]);
@@ -185,8 +184,7 @@ TEST_F(spm, killed_after_each_step)
 		for (p.done = 0; p.done <= STEPS; p.done++) {
 			pid = spm_fork(holder_process, &p);
 			ASSERT_EQ(1, read(ready[0], &c, 1));
-			ASSERT_EQ(base + SPM_REFS_PER_OPEN * (p.done < STEPS),
-				  spm_refcnt());
+			ASSERT_EQ(base + (p.done < STEPS), spm_refcnt());
 			ASSERT_EQ(0, kill(pid, SIGKILL));
 			ASSERT_EQ(256 + SIGKILL, spm_wait(pid));
 			/* The grandchild dies by its parent's death. */
@@ -253,7 +251,7 @@ TEST_F(spm, mapping_outlives_the_descriptor)
 
 	spm_promoted(fd, map, SPM_SLOT, 0, SEED);
 	close(fd);
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 
 	ASSERT_EQ(-1, spm_wrong(map, 0, 512, SEED));
 	for (i = 512; i < 1024; i++)
@@ -268,9 +266,9 @@ TEST_F(spm, mapping_outlives_the_descriptor)
 	spm_unmap(map + 5 * SPM_PAGE, SPM_PAGE);
 	ASSERT_TRUE(spm_stamped(map + 4 * SPM_PAGE, 4, SEED));
 	ASSERT_TRUE(spm_stamped(map + 6 * SPM_PAGE, 6, SEED));
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	spm_unmap(map, SPM_SLOT);
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	ASSERT_TRUE(spm_stamped(map + SPM_SLOT + SPM_PAGE, 513, SEED));
 	spm_unmap(map + SPM_SLOT, SPM_SLOT);
 	ASSERT_EQ(base, spm_refcnt());
@@ -304,7 +302,7 @@ TEST_F(spm, exec_over_mappings)
 
 	spm_promoted(fd, map, SPM_SLOT, 0, SEED);
 	ASSERT_EQ(42, spm_fork_run(exec_over, &fd));
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	ASSERT_EQ(0, spm_consistent(fd));
 	ASSERT_EQ(512, spm_count_2m(fd, map, SPM_SLOT));
 }
@@ -333,25 +331,25 @@ TEST_F(spm, use_count_follows_opens)
 	char *map;
 
 	h.fd = spm_open();
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	h.copy = dup(h.fd);
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	map = spm_map(h.fd, SPM_SLOT, 0, SPM_RW);
 	map[0] = 3;
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	ASSERT_EQ(0, pipe(h.child_pipe));
 	for (i = 0; i < 3; i++)
 		pid[i] = spm_fork(hold_mapping, &h);
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	second = spm_open();
-	ASSERT_EQ(base + 2 * SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 2, spm_refcnt());
 	close(h.fd);
-	ASSERT_EQ(base + 2 * SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 2, spm_refcnt());
 	spm_unmap(map, SPM_SLOT);
 	close(h.copy);
-	ASSERT_EQ(base + 2 * SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 2, spm_refcnt());
 	close(second);
-	ASSERT_EQ(base + SPM_REFS_PER_OPEN, spm_refcnt());
+	ASSERT_EQ(base + 1, spm_refcnt());
 	close(h.child_pipe[1]);
 	for (i = 0; i < 3; i++) {
 		ASSERT_EQ(0, spm_wait(pid[i]));
