@@ -125,6 +125,7 @@ static void spm_folio_attach(struct folio *folio, const struct spm_owner *owner,
  */
 static void spm_folio_release(struct folio *folio)
 {
+	WARN_ONCE(folio_mapped(folio), "superpmap: folio freed while mapped\n");
 	folio_lock(folio);
 	folio->mapping = NULL;
 	folio_unlock(folio);
