@@ -14,6 +14,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#define _FILE_OFFSET_BITS	64
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -175,6 +176,8 @@ long spm_touch_faults(void *addr, size_t len, bool write);
 long spm_rss(void);			/* resident pages, statm */
 /* kB of @field of the mapping that holds @addr in smaps; -1: no such. */
 long spm_smaps(const void *addr, const char *field);
+/* The sum of @field over the mappings that begin in [addr, addr + len). */
+long spm_smaps_range(const void *addr, size_t len, const char *field);
 long spm_meminfo(const char *field);	/* kB */
 
 /*
