@@ -265,7 +265,7 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 	spm_count(c, populated);
 	spm_count(c, pages);
 	if (spm_reserv_full(rv)) {
-		spm_count(c, reserv_fullpop);
+		spm_count_n(c, reserv_fullpop, !spm_reserv_loose(rv));
 		trace_spm_reserv_full(rv->owner->region, rv->index, rv->nid,
 				      rv->popcnt);
 	}
@@ -293,7 +293,7 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 		      rv->index, i))
 		return;
 	if (spm_reserv_full(rv))
-		spm_count_n(c, reserv_fullpop, -1);
+		spm_count_n(c, reserv_fullpop, -(long)!spm_reserv_loose(rv));
 	if (__test_and_clear_bit(i, rv->dirty)) {
 		rv->ndirty--;
 		spm_count_n(c, dirty, -1);
