@@ -145,13 +145,17 @@ void spm_promoted(int fd, void *addr, size_t len, uint64_t pgoff,
 		  unsigned int seed)
 {
 	size_t pages = len / SPM_PAGE;
+	int err;
 	long n;
 
+	err = spm_advise(fd, addr, len, SPM_ADV_PROMOTE);
+	if (err)
+		spm_die("PROMOTE of %zu bytes gave %d", len, err);
 	spm_fill(addr, pgoff, pages, seed);
 	n = spm_count(fd, addr, len, SPM_IS_2M | SPM_MINCORE_WRITABLE,
 		      SPM_2M | SPM_MINCORE_WRITABLE);
 	if (n != (long)pages)
-		spm_die("%ld of %zu pages have a writable 2 MB entry after every page was written",
+		spm_die("%ld of %zu pages have a writable 2 MB entry after PROMOTE",
 			n, pages);
 }
 

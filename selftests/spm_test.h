@@ -80,8 +80,9 @@ void spm_info(int fd, struct spm_info *info);
 void spm_touch_write(void *addr, size_t len);
 void spm_touch_read(const void *addr, size_t len);
 /*
- * Write the pattern of @seed (see below) to [addr, addr + len), whole slots of a
- * writable mapping; aborts when that does not give writable 2 MB entries.
+ * Bring [addr, addr + len), whole slots of a writable mapping, to writable 2 MB
+ * entries by request (quicker than a fault for each page) and write the pattern
+ * of @seed (see below).
  */
 void spm_promoted(int fd, void *addr, size_t len, uint64_t pgoff,
 		  unsigned int seed);

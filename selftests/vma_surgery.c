@@ -168,6 +168,7 @@ static void run(struct __test_metadata *_metadata, const struct cut *c,
 	size_t off;
 
 	map = spm_map(fd, SIZE, 0, SPM_RW);
+	ASSERT_EQ(0, spm_advise(fd, map, SIZE, SPM_ADV_PROMOTE));
 	for (i = 0; i < PAGES; i++)
 		spm_stamp(map + i * SPM_PAGE, i, SEED);
 	ASSERT_EQ((long)PAGES, spm_count_2m(fd, map, SIZE));

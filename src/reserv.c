@@ -167,8 +167,8 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 		spm_count(c, reserv_live);
 		spm_count_n(c, reserv_empty, SPM_SLOT_PAGES);
 	} else {
-		rv->pages = kcalloc(SPM_SLOT_PAGES, sizeof(*rv->pages),
-				    GFP_KERNEL_ACCOUNT);
+		rv->pages = kzalloc_objs(*rv->pages, SPM_SLOT_PAGES,
+					 GFP_KERNEL_ACCOUNT);
 		if (!rv->pages) {
 			kmem_cache_free(spm_reserv_cache, rv);
 			return NULL;
