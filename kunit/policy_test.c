@@ -310,7 +310,3 @@ static struct kunit_suite policy_suite = {
 };
 
 kunit_test_suite(policy_suite);
-
-MODULE_DESCRIPTION("KUnit tests of superpmap");
-MODULE_LICENSE("GPL");
-MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

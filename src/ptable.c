@@ -9,6 +9,7 @@
 #include <linux/smp.h>
 #include <asm/cpufeature.h>
 #include <asm/tlbflush.h>
+#include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 
 #include "compat.h"
@@ -103,6 +104,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pt_state);
  */
 bool spm_pt_mm_suitable(struct mm_struct *mm)
 {
+	KUNIT_STATIC_STUB_REDIRECT(spm_pt_mm_suitable, mm);
 #ifdef CONFIG_IOMMU_MM_DATA
 	if (READ_ONCE(mm->iommu_mm))
 		return false;
@@ -144,6 +146,7 @@ vm_fault_t spm_pt_insert_4k(const struct spm_place *pl, unsigned int i,
 		.flags = write ? FAULT_FLAG_WRITE : 0,
 	};
 
+	KUNIT_STATIC_STUB_REDIRECT(spm_pt_insert_4k, pl, i, page, write);
 	if (write && spm_soft_dirty_wanted(pl->vma))
 		zap_vma_range(pl->vma, vmf.address, PAGE_SIZE);
 	return vmf_insert_page_mkwrite(&vmf, page, write);
@@ -171,6 +174,7 @@ vm_fault_t spm_pt_insert_2m(const struct spm_place *pl, struct folio *folio,
 		.flags = write ? FAULT_FLAG_WRITE : 0,
 	};
 
+	KUNIT_STATIC_STUB_REDIRECT(spm_pt_insert_2m, pl, folio, write);
 	return vmf_insert_folio_pmd(&vmf, folio, write);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_insert_2m);
@@ -266,6 +270,7 @@ bool spm_pt_retract(const struct spm_place *pl)
 	pgtable_t table;
 	pmd_t val;
 
+	KUNIT_STATIC_STUB_REDIRECT(spm_pt_retract, pl);
 	pml = pmd_lock(mm, pl->pmd);
 	val = pmdp_get(pl->pmd);
 	if (pmd_none(val) || pmd_trans_huge(val) || pmd_bad(val)) {

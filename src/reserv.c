@@ -10,6 +10,7 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/slab.h>
+#include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 
 #include "reserv.h"
@@ -98,14 +99,16 @@ static void spm_reserv_requeue(struct spm_reserv *rv)
 	spm_count(&rv->owner->counters, reserv_partpopq);
 }
 
-static struct folio *spm_folio_alloc(gfp_t gfp, int order,
-				     struct vm_area_struct *vma,
-				     unsigned long addr)
+VISIBLE_IF_KUNIT struct folio *spm_folio_alloc(gfp_t gfp, int order,
+					       struct vm_area_struct *vma,
+					       unsigned long addr)
 {
+	KUNIT_STATIC_STUB_REDIRECT(spm_folio_alloc, gfp, order, vma, addr);
 	if (vma)
 		return vma_alloc_folio(gfp, order, vma, addr);
 	return folio_alloc(gfp, order);
 }
+EXPORT_SYMBOL_IF_KUNIT(spm_folio_alloc);
 
 /*
  * The inode mapping makes the folio a file page to the kernel: reverse map,

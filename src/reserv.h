@@ -108,6 +108,11 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_all_dirty(struct spm_reserv *rv);
 
+#if IS_ENABLED(CONFIG_KUNIT)
+struct folio *spm_folio_alloc(gfp_t gfp, int order, struct vm_area_struct *vma,
+			      unsigned long addr);
+#endif
+
 static inline bool spm_reserv_loose(const struct spm_reserv *rv)
 {
 	return test_bit(SPM_RV_LOOSE, &rv->flags);

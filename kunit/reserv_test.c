@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reservations: every step of their life, forwards and back.
+ *
+ * Each case owns its reservations, so no slot lock is needed to keep others
+ * away from them.
+ */
+#include <kunit/static_stub.h>
+#include <linux/jiffies.h>
+#include <linux/mm.h>
+
+#include "support.h"
+
+static_assert(sizeof(struct spm_reserv) <= 256);
+
+#define LAST (SPM_SLOT_PAGES - 1)
+
+static const struct spm_counters *counters(struct kunit *test)
+{
+	struct spm_test_object *t = test->priv;
+
+	return &t->obj.owner.counters;
+}
+
+static struct spm_reserv *alloc(struct kunit *test, pgoff_t index)
+{
+	struct spm_test_object *t = test->priv;
+	struct spm_reserv *rv = spm_reserv_alloc(&t->obj.owner, index, NULL, 0);
+
+	KUNIT_ASSERT_NOT_NULL(test, rv);
+	return rv;
+}
+
+/* Most cases are about blocks; where the guest has none left, say so. */
+static struct spm_reserv *alloc_block(struct kunit *test, pgoff_t index)
+{
+	struct spm_reserv *rv = alloc(test, index);
+
+	if (spm_reserv_loose(rv)) {
+		spm_reserv_free(rv);
+		kunit_skip(test, "no free 2 MB block");
+	}
+	return rv;
+}
+
+static void populate(struct kunit *test, struct spm_reserv *rv, unsigned int i)
+{
+	KUNIT_ASSERT_GE(test, spm_reserv_populate(rv, i, NULL, 0), 0);
+}
+
+static void populate_range(struct kunit *test, struct spm_reserv *rv,
+			   unsigned int first, unsigned int end)
+{
+	for (; first < end; first++)
+		populate(test, rv, first);
+}
+
+static void depopulate_range(struct spm_reserv *rv, unsigned int first,
+			     unsigned int end)
+{
+	for (; first < end; first++)
+		spm_reserv_depopulate(rv, first);
+}
+
+/*
+ * The tick decides whether the queue is touched.  Set the time of the last
+ * change instead of waiting for the clock.
+ */
+static void same_tick(struct spm_reserv *rv)
+{
+	rv->lasttick = jiffies + HZ;
+}
+
+static void later_tick(struct spm_reserv *rv)
+{
+	rv->lasttick = jiffies - 1;
+}
+
+/* Where in the queue of its node: the list_lru's own order. */
+struct position {
+	const struct spm_reserv *rv;
+	int seen;
+	int at;
+};
+
+static enum lru_status find_position(struct list_head *item,
+				     struct list_lru_one *list, void *arg)
+{
+	struct position *p = arg;
+
+	if (container_of(item, struct spm_reserv, partpopq) == p->rv)
+		p->at = p->seen;
+	p->seen++;
+	return LRU_SKIP;
+}
+
+/* Returns -1 for one that is not queued. */
+static int position(const struct spm_reserv *rv)
+{
+	struct position p = { .rv = rv, .at = -1 };
+	unsigned long all = ULONG_MAX;
+
+	if (rv->nid != NUMA_NO_NODE)
+		list_lru_walk_one(&spm_partpopq, rv->nid, NULL, find_position,
+				  &p, &all);
+	return p.at;
+}
+
+/* The counts, the flag, the list and the gauges must tell the same story. */
+static void expect_state(struct kunit *test, const struct spm_reserv *rv,
+			 unsigned int popcnt)
+{
+	const struct spm_counters *c = counters(test);
+	bool loose = spm_reserv_loose(rv);
+	bool queued = popcnt && popcnt < SPM_SLOT_PAGES && !loose;
+
+	KUNIT_EXPECT_EQ(test, rv->popcnt, popcnt);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->popmap, SPM_SLOT_PAGES), popcnt);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->dirty, SPM_SLOT_PAGES),
+			rv->ndirty);
+	KUNIT_EXPECT_TRUE(test, bitmap_subset(rv->dirty, rv->popmap,
+					      SPM_SLOT_PAGES));
+	KUNIT_EXPECT_EQ(test, test_bit(SPM_RV_QUEUED, &rv->flags), queued);
+	KUNIT_EXPECT_EQ(test, position(rv) >= 0, queued);
+	KUNIT_EXPECT_EQ(test, spm_reserv_full(rv), popcnt == SPM_SLOT_PAGES);
+	EXPECT_STAT(test, c, pages, popcnt);
+	EXPECT_STAT(test, c, loose, loose ? popcnt : 0);
+	EXPECT_STAT(test, c, dirty, rv->ndirty);
+	EXPECT_STAT(test, c, reserv_live, !loose);
+	EXPECT_STAT(test, c, reserv_empty, loose ? 0 : SPM_SLOT_PAGES - popcnt);
+	EXPECT_STAT(test, c, reserv_fullpop, popcnt == SPM_SLOT_PAGES);
+	EXPECT_STAT(test, c, reserv_partpopq, queued);
+}
+
+static void life_cycle(struct kunit *test)
+{
+	const struct spm_counters *c = counters(test);
+	struct spm_reserv *rv = alloc_block(test, 3);
+
+	expect_state(test, rv, 0);
+	EXPECT_STAT(test, c, reserv_allocated, 1);
+	populate(test, rv, 7);
+	expect_state(test, rv, 1);
+	populate_range(test, rv, 0, 7);
+	populate_range(test, rv, 8, LAST);
+	expect_state(test, rv, LAST);
+	populate(test, rv, LAST);
+	expect_state(test, rv, SPM_SLOT_PAGES);
+	EXPECT_STAT(test, c, populated, SPM_SLOT_PAGES);
+
+	spm_reserv_depopulate(rv, 7);
+	expect_state(test, rv, LAST);
+	populate(test, rv, 7);
+	expect_state(test, rv, SPM_SLOT_PAGES);
+	spm_reserv_depopulate(rv, 7);
+	depopulate_range(rv, 8, SPM_SLOT_PAGES);
+	depopulate_range(rv, 1, 7);
+	expect_state(test, rv, 1);
+	spm_reserv_depopulate(rv, 0);
+	expect_state(test, rv, 0);
+	populate(test, rv, 0);
+	expect_state(test, rv, 1);
+	spm_reserv_depopulate(rv, 0);
+
+	spm_reserv_free(rv);
+	EXPECT_STAT(test, c, reserv_freed, 1);
+	EXPECT_STAT(test, c, reserv_allocated, 1);
+	EXPECT_STAT(test, c, reserv_unavailable, 0);
+	EXPECT_STAT(test, c, populated, SPM_SLOT_PAGES + 2);
+}
+
+/* The first and the last bit: a shift or a bound that is off by one. */
+static void both_ends(struct kunit *test)
+{
+	static const unsigned int ends[] = { 0, LAST };
+	struct spm_reserv *rv = alloc_block(test, 0);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ends); i++) {
+		unsigned int e = ends[i];
+
+		populate(test, rv, e);
+		expect_state(test, rv, 1);
+		KUNIT_EXPECT_EQ(test, find_first_bit(rv->popmap, SPM_SLOT_PAGES),
+				e);
+		KUNIT_EXPECT_PTR_EQ(test, spm_reserv_page(rv, e),
+				    folio_page(rv->folio, e));
+		spm_reserv_set_dirty(rv, e);
+		KUNIT_EXPECT_EQ(test, find_first_bit(rv->dirty, SPM_SLOT_PAGES),
+				e);
+		expect_state(test, rv, 1);
+		spm_reserv_depopulate(rv, e);
+		expect_state(test, rv, 0);
+	}
+	populate(test, rv, LAST);
+	populate(test, rv, 0);
+	expect_state(test, rv, 2);
+	depopulate_range(rv, 0, 1);
+	KUNIT_EXPECT_TRUE(test, spm_reserv_populated(rv, LAST));
+	spm_reserv_depopulate(rv, LAST);
+	spm_reserv_free(rv);
+}
+
+/* The last page that is missing may be any. */
+static void hole_anywhere(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+	unsigned int i;
+
+	populate_range(test, rv, 0, SPM_SLOT_PAGES);
+	for (i = 0; i < SPM_SLOT_PAGES; i++) {
+		spm_reserv_depopulate(rv, i);
+		KUNIT_ASSERT_FALSE(test, spm_reserv_full(rv));
+		KUNIT_ASSERT_EQ(test,
+				find_first_zero_bit(rv->popmap, SPM_SLOT_PAGES),
+				i);
+		populate(test, rv, i);
+		KUNIT_ASSERT_TRUE(test, spm_reserv_full(rv));
+	}
+	depopulate_range(rv, 0, SPM_SLOT_PAGES);
+	spm_reserv_free(rv);
+}
+
+/* FreeBSD: the head is least recently changed, and a change goes to the tail. */
+static void queue_order(struct kunit *test)
+{
+	struct spm_reserv *rv[3];
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		rv[i] = alloc_block(test, i);
+		populate(test, rv[i], 0);
+	}
+	if (rv[0]->nid != rv[1]->nid || rv[1]->nid != rv[2]->nid) {
+		kunit_mark_skipped(test, "blocks of several NUMA nodes");
+		goto free;
+	}
+	KUNIT_EXPECT_LT(test, position(rv[0]), position(rv[1]));
+	KUNIT_EXPECT_LT(test, position(rv[1]), position(rv[2]));
+
+	/* More changes within the tick do not move it. */
+	same_tick(rv[0]);
+	populate(test, rv[0], 1);
+	spm_reserv_depopulate(rv[0], 1);
+	KUNIT_EXPECT_LT(test, position(rv[0]), position(rv[1]));
+
+	/* The first in a later tick does, in either direction. */
+	later_tick(rv[0]);
+	populate(test, rv[0], 1);
+	KUNIT_EXPECT_GT(test, position(rv[0]), position(rv[2]));
+	later_tick(rv[1]);
+	populate(test, rv[1], 1);
+	later_tick(rv[2]);
+	populate(test, rv[2], 1);
+	KUNIT_EXPECT_LT(test, position(rv[0]), position(rv[1]));
+	KUNIT_EXPECT_LT(test, position(rv[1]), position(rv[2]));
+	later_tick(rv[0]);
+	spm_reserv_depopulate(rv[0], 1);
+	KUNIT_EXPECT_GT(test, position(rv[0]), position(rv[2]));
+	EXPECT_STAT(test, counters(test), reserv_partpopq, 3);
+free:
+	for (i = 0; i < 3; i++) {
+		while (rv[i]->popcnt)
+			spm_reserv_depopulate(rv[i], rv[i]->popcnt - 1);
+		spm_reserv_free(rv[i]);
+	}
+}
+
+/*
+ * FreeBSD forgets to queue a full reservation that loses a page in the tick of
+ * its last change; reclaim never sees it.
+ */
+static void full_to_partial_in_one_tick(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+
+	populate_range(test, rv, 0, SPM_SLOT_PAGES);
+	same_tick(rv);
+	spm_reserv_depopulate(rv, 100);
+	expect_state(test, rv, LAST);
+	same_tick(rv);
+	populate(test, rv, 100);
+	expect_state(test, rv, SPM_SLOT_PAGES);
+	depopulate_range(rv, 0, SPM_SLOT_PAGES);
+	spm_reserv_free(rv);
+}
+
+/* What is empty or full leaves the queue at once, whatever the tick. */
+static void empty_in_one_tick(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+
+	same_tick(rv);
+	populate(test, rv, 5);
+	expect_state(test, rv, 1);
+	same_tick(rv);
+	spm_reserv_depopulate(rv, 5);
+	expect_state(test, rv, 0);
+	spm_reserv_free(rv);
+}
+
+static void double_populate(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+
+	populate(test, rv, 9);
+	spm_test_page_fill(spm_reserv_page(rv, 9), 0x5a);
+	kunit_warning_suppress(test) {
+		KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, 9, NULL, 0),
+				-EEXIST);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	expect_state(test, rv, 1);
+	EXPECT_STAT(test, counters(test), populated, 1);
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 9), 0x5a));
+	spm_reserv_depopulate(rv, 9);
+	spm_reserv_free(rv);
+}
+
+static void double_depopulate(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+
+	populate(test, rv, 1);
+	populate(test, rv, 2);
+	spm_reserv_depopulate(rv, 2);
+	kunit_warning_suppress(test) {
+		spm_reserv_depopulate(rv, 2);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	expect_state(test, rv, 1);
+	spm_reserv_depopulate(rv, 1);
+	spm_reserv_free(rv);
+}
+
+/* It refuses, so that nobody is left with a page that is free. */
+static void free_with_pages(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+
+	populate(test, rv, 1);
+	kunit_warning_suppress(test) {
+		spm_reserv_free(rv);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	expect_state(test, rv, 1);
+	EXPECT_STAT(test, counters(test), reserv_freed, 0);
+	spm_reserv_depopulate(rv, 1);
+	spm_reserv_free(rv);
+}
+
+static void fill_block(struct spm_reserv *rv, u8 byte)
+{
+	unsigned int i;
+
+	for (i = 0; i < SPM_SLOT_PAGES; i++)
+		spm_test_page_fill(folio_page(rv->folio, i), byte);
+}
+
+/* A block full of other people's data: each page is cleared when populated. */
+static void zeroed_at_populate(struct kunit *test)
+{
+	static const unsigned int pages[] = { 0, 200, LAST };
+	struct spm_reserv *rv = alloc_block(test, 0);
+	unsigned int i;
+
+	__clear_bit(SPM_RV_ZEROED, &rv->flags);
+	fill_block(rv, 0xa5);
+	for (i = 0; i < ARRAY_SIZE(pages); i++) {
+		struct page *page = folio_page(rv->folio, pages[i]);
+
+		KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, pages[i], NULL, 0),
+				1);
+		KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
+		spm_test_page_fill(page, 0x11);
+		spm_reserv_depopulate(rv, pages[i]);
+		KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, pages[i], NULL, 0),
+				1);
+		KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
+	}
+	/* No more than that: neighbours cost nothing until they are used. */
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(folio_page(rv->folio, 1), 0xa5));
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(folio_page(rv->folio, LAST - 1),
+						 0xa5));
+	EXPECT_STAT(test, counters(test), zeroed, 2 * ARRAY_SIZE(pages));
+	for (i = 0; i < ARRAY_SIZE(pages); i++)
+		spm_reserv_depopulate(rv, pages[i]);
+	spm_reserv_free(rv);
+}
+
+/* A block that the allocator cleared: not again, and it stays clean. */
+static void zeroed_by_allocator(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+	struct page *page = folio_page(rv->folio, LAST);
+
+	fill_block(rv, 0);
+	__set_bit(SPM_RV_ZEROED, &rv->flags);
+	KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, LAST, NULL, 0), 0);
+	spm_test_page_fill(page, 0x11);
+	spm_reserv_depopulate(rv, LAST);
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
+	KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, LAST, NULL, 0), 0);
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
+	EXPECT_STAT(test, counters(test), zeroed, 0);
+	spm_reserv_depopulate(rv, LAST);
+	spm_reserv_free(rv);
+}
+
+static void dirty_accounting(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+
+	populate_range(test, rv, 0, SPM_SLOT_PAGES);
+	KUNIT_EXPECT_EQ(test, rv->ndirty, 0);
+	spm_reserv_set_dirty(rv, 0);
+	spm_reserv_set_dirty(rv, 0);
+	spm_reserv_set_dirty(rv, LAST);
+	KUNIT_EXPECT_EQ(test, rv->ndirty, 2);
+	KUNIT_EXPECT_TRUE(test, spm_reserv_dirty(rv, 0));
+	KUNIT_EXPECT_FALSE(test, spm_reserv_dirty(rv, 1));
+	KUNIT_EXPECT_TRUE(test, spm_reserv_dirty(rv, LAST));
+	expect_state(test, rv, SPM_SLOT_PAGES);
+
+	spm_reserv_set_all_dirty(rv);
+	KUNIT_EXPECT_EQ(test, rv->ndirty, SPM_SLOT_PAGES);
+	spm_reserv_set_all_dirty(rv);
+	expect_state(test, rv, SPM_SLOT_PAGES);
+
+	/* A page that comes back is a new one, and clean. */
+	spm_reserv_depopulate(rv, 44);
+	KUNIT_EXPECT_EQ(test, rv->ndirty, LAST);
+	populate(test, rv, 44);
+	KUNIT_EXPECT_FALSE(test, spm_reserv_dirty(rv, 44));
+	expect_state(test, rv, SPM_SLOT_PAGES);
+	depopulate_range(rv, 0, SPM_SLOT_PAGES);
+	expect_state(test, rv, 0);
+	spm_reserv_free(rv);
+}
+
+/* What the kernel's reverse map and futex keys go by. */
+static void folio_identity(struct kunit *test)
+{
+	struct spm_test_object *t = test->priv;
+	struct spm_reserv *rv = alloc_block(test, 5);
+	struct folio *folio = rv->folio;
+
+	KUNIT_EXPECT_EQ(test, folio_order(folio), SPM_SLOT_SHIFT);
+	KUNIT_EXPECT_PTR_EQ(test, folio->mapping, &t->mapping);
+	KUNIT_EXPECT_EQ(test, folio->index, 5 << SPM_SLOT_SHIFT);
+	populate(test, rv, 6);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 1);
+	spm_reserv_depopulate(rv, 6);
+
+	/* Somebody has pinned it: it must outlive us without a mapping. */
+	folio_get(folio);
+	spm_reserv_free(rv);
+	KUNIT_EXPECT_NULL(test, folio->mapping);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 1);
+	folio_put(folio);
+}
+
+static void loose_life_cycle(struct kunit *test)
+{
+	const struct spm_counters *c = counters(test);
+	struct spm_test_object *t = test->priv;
+	struct spm_reserv *rv;
+
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_block);
+	rv = alloc(test, 2);
+	KUNIT_ASSERT_TRUE(test, spm_reserv_loose(rv));
+	KUNIT_EXPECT_EQ(test, rv->nid, NUMA_NO_NODE);
+	expect_state(test, rv, 0);
+	populate(test, rv, 0);
+	populate(test, rv, LAST);
+	expect_state(test, rv, 2);
+	KUNIT_EXPECT_EQ(test, page_folio(spm_reserv_page(rv, LAST))->index,
+			(2 << SPM_SLOT_SHIFT) + LAST);
+	KUNIT_EXPECT_PTR_EQ(test, page_folio(spm_reserv_page(rv, 0))->mapping,
+			    &t->mapping);
+	KUNIT_EXPECT_EQ(test, folio_order(page_folio(spm_reserv_page(rv, 0))),
+			0);
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, LAST), 0));
+	populate_range(test, rv, 1, LAST);
+	expect_state(test, rv, SPM_SLOT_PAGES);
+	spm_reserv_set_all_dirty(rv);
+	expect_state(test, rv, SPM_SLOT_PAGES);
+	depopulate_range(rv, 0, LAST);
+	expect_state(test, rv, 1);
+	spm_reserv_depopulate(rv, LAST);
+	expect_state(test, rv, 0);
+	spm_reserv_free(rv);
+	EXPECT_STAT(test, c, reserv_unavailable, 1);
+	EXPECT_STAT(test, c, reserv_allocated, 0);
+	EXPECT_STAT(test, c, reserv_freed, 0);
+}
+
+static void loose_without_memory(struct kunit *test)
+{
+	struct spm_reserv *rv;
+
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_page);
+	rv = alloc(test, 0);
+	KUNIT_ASSERT_TRUE(test, spm_reserv_loose(rv));
+	KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, 4, NULL, 0), -ENOMEM);
+	expect_state(test, rv, 0);
+	kunit_deactivate_static_stub(test, spm_folio_alloc);
+	populate(test, rv, 4);
+	expect_state(test, rv, 1);
+	spm_reserv_depopulate(rv, 4);
+	spm_reserv_free(rv);
+}
+
+static struct kunit_case reserv_cases[] = {
+	KUNIT_CASE(life_cycle),
+	KUNIT_CASE(both_ends),
+	KUNIT_CASE(hole_anywhere),
+	KUNIT_CASE(queue_order),
+	KUNIT_CASE(full_to_partial_in_one_tick),
+	KUNIT_CASE(empty_in_one_tick),
+	KUNIT_CASE(double_populate),
+	KUNIT_CASE(double_depopulate),
+	KUNIT_CASE(free_with_pages),
+	KUNIT_CASE(zeroed_at_populate),
+	KUNIT_CASE(zeroed_by_allocator),
+	KUNIT_CASE(dirty_accounting),
+	KUNIT_CASE(folio_identity),
+	KUNIT_CASE(loose_life_cycle),
+	KUNIT_CASE(loose_without_memory),
+	{}
+};
+
+static struct kunit_suite reserv_suite = {
+	.name = "superpmap_reserv",
+	.init = spm_test_object_init,
+	.exit = spm_test_object_exit,
+	.test_cases = reserv_cases,
+};
+
+kunit_test_suite(reserv_suite);
