@@ -471,6 +471,31 @@ long spm_minflt(void)
 	return ru.ru_minflt;
 }
 
+long spm_touch_faults(void *addr, size_t len, bool write)
+{
+	long before = spm_minflt();
+
+	if (write)
+		spm_touch_write(addr, len);
+	else
+		spm_touch_read(addr, len);
+	return spm_minflt() - before;
+}
+
+void spm_settle(void)
+{
+	volatile char stack[16 * SPM_PAGE];
+	size_t i;
+
+	for (i = 0; i < sizeof(stack); i += SPM_PAGE)
+		stack[i] = 1;
+	/* The allocator keeps this for later. */
+	free(malloc(sizeof(stack)));
+	spm_rss();
+	if (mlockall(MCL_CURRENT) || munlockall())
+		spm_die("mlockall");
+}
+
 long spm_rss(void)
 {
 	long size, resident;

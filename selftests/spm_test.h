@@ -165,6 +165,13 @@ int spm_try(void (*fn)(void *), void *arg);
 /* -- the process --------------------------------------------------------- */
 
 long spm_minflt(void);			/* minor faults of this process */
+/*
+ * Make what the process has of its own (code, data, stack, heap) resident, so
+ * that minor faults and RSS change by what the test does and nothing else.
+ */
+void spm_settle(void);
+/* Touch every page; how many minor faults that took. */
+long spm_touch_faults(void *addr, size_t len, bool write);
 long spm_rss(void);			/* resident pages, statm */
 /* kB of @field of the mapping that holds @addr in smaps; -1: no such. */
 long spm_smaps(const void *addr, const char *field);
@@ -229,6 +236,7 @@ FIXTURE_SETUP(spm)
 	if (!spm_present())
 		SKIP(return, "no " SPM_NODE);
 	spm_baseline_take(&self->base);
+	spm_settle();
 }
 
 FIXTURE_TEARDOWN_PARENT(spm)

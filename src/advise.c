@@ -47,7 +47,10 @@ static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
 	unsigned int i;
 
 	if (!vma_is_accessible(vma))
-		return -EFAULT;
+		return -EACCES;
+	/* Beyond the region: a touch would be SIGBUS. */
+	if (end > g->pl.hi)
+		return -ENOMEM;
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
 	for (i = first; i < end; i++) {
@@ -231,7 +234,7 @@ static int spm_populate_slot(struct spm_region *r, struct spm_slot *slot,
 
 	lockdep_assert_held(&slot->lock);
 	if ((slot->index << SPM_SLOT_SHIFT) + end > spm_region_pages(r))
-		return -EINVAL;
+		return -ENOMEM;
 	if (spm_slot_reserve(&r->object, slot, NULL, 0))
 		return -ENOMEM;
 	rv = slot->reserv;
@@ -257,7 +260,7 @@ static int spm_populate_offset(struct spm_region *r, pgoff_t first, pgoff_t end)
 		int err;
 
 		if (end > spm_region_pages(r))
-			return -EINVAL;
+			return -ENOMEM;
 		slot = spm_object_slot(&r->object, start >> SPM_SLOT_SHIFT);
 		if (!slot)
 			return -ENOMEM;

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * /dev nodes, file operations, ioctls.
- *
- * Minor 0 is /dev/superpmap, minor n + 1 is /dev/superpmapN.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/cdev.h>
 #include <linux/compat.h>
-#include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/miscdevice.h>
 #include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
@@ -21,11 +18,22 @@
 #include "device.h"
 #include "fault.h"
 
-static struct spm_region *spm_persistent[SPM_MAX_REGIONS];
-static unsigned int spm_nr_persistent;
-static struct class *spm_class;
-static struct cdev spm_cdev;
-static dev_t spm_devt;
+/**
+ * struct spm_node - a device node
+ * @misc:	as the kernel knows it
+ * @region:	the persistent region it stands for, or NULL for /dev/superpmap
+ * @name:	"superpmap" or "superpmapN"
+ */
+struct spm_node {
+	struct miscdevice misc;
+	struct spm_region *region;
+	char name[16];
+};
+
+static struct spm_node spm_nodes[1 + SPM_MAX_REGIONS];
+static unsigned int spm_nr_nodes;
+/* All nodes are there: init will not fail any more, so files may be opened. */
+static bool spm_live;
 
 /* Say why in a place where somebody who looks for the reason finds it. */
 #define spm_refuse(fmt, ...)						\
@@ -34,11 +42,14 @@ static dev_t spm_devt;
 
 static int spm_open(struct inode *inode, struct file *file)
 {
-	unsigned int minor = iminor(inode) - MINOR(spm_devt);
+	struct spm_node *node = container_of(file->private_data,
+					     struct spm_node, misc);
 	struct spm_region *r;
 
-	if (minor) {
-		r = spm_region_get(spm_persistent[minor - 1]);
+	if (!READ_ONCE(spm_live))
+		return -ENODEV;
+	if (node->region) {
+		r = spm_region_get(node->region);
 	} else {
 		r = spm_region_create(false, 0);
 		if (IS_ERR(r))
@@ -67,7 +78,8 @@ static int spm_mmap(struct file *file, struct vm_area_struct *vma)
 	pgoff_t end;
 	int err;
 
-	if (!(vma->vm_flags & VM_SHARED)) {
+	/* Not VM_SHARED, which the core takes off read-only descriptors. */
+	if (!(vma->vm_flags & VM_MAYSHARE)) {
 		spm_refuse("MAP_PRIVATE is not supported, use MAP_SHARED");
 		return -EINVAL;
 	}
@@ -98,8 +110,10 @@ static int spm_copy_in(void *dst, size_t size, size_t min, void __user *arg)
 
 	if (get_user(argsz, (u32 __user *)arg))
 		return -EFAULT;
-	if (argsz < min || argsz > PAGE_SIZE)
+	if (argsz < min)
 		return -EINVAL;
+	if (argsz > PAGE_SIZE)
+		return -E2BIG;
 	return copy_struct_from_user(dst, size, arg, argsz);
 }
 
@@ -255,52 +269,33 @@ static const struct file_operations spm_fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 };
 
-/* Never open to the world by default; a udev rule gives the group. */
-static char *spm_devnode(const struct device *dev, umode_t *mode)
+static int spm_node_add(struct spm_node *node)
 {
-	if (mode)
-		*mode = 0660;
-	return NULL;
-}
+	int err;
 
-static int spm_add_node(unsigned int minor)
-{
-	struct device *dev;
-
-	if (minor)
-		dev = device_create(spm_class, NULL, spm_devt + minor, NULL,
-				    "superpmap%u", minor - 1);
-	else
-		dev = device_create(spm_class, NULL, spm_devt, NULL,
-				    "superpmap");
-	return PTR_ERR_OR_ZERO(dev);
-}
-
-static void spm_remove_nodes(unsigned int n)
-{
-	while (n--)
-		device_destroy(spm_class, spm_devt + n);
-}
-
-static void spm_put_persistent(void)
-{
-	while (spm_nr_persistent)
-		spm_region_put(spm_persistent[--spm_nr_persistent]);
-}
-
-static int spm_make_persistent(const loff_t *sizes, unsigned int n)
-{
-	for (; spm_nr_persistent < n; spm_nr_persistent++) {
-		struct spm_region *r =
-			spm_region_create(true, sizes[spm_nr_persistent]);
-
-		if (IS_ERR(r)) {
-			spm_put_persistent();
-			return PTR_ERR(r);
-		}
-		spm_persistent[spm_nr_persistent] = r;
+	node->misc.minor = MISC_DYNAMIC_MINOR;
+	node->misc.name = node->name;
+	node->misc.fops = &spm_fops;
+	/* Never open to the world by default; a udev rule gives the group. */
+	node->misc.mode = 0660;
+	err = misc_register(&node->misc);
+	if (err) {
+		pr_err("cannot make /dev/%s: error %d\n", node->name, err);
+		if (node->region)
+			spm_region_put(node->region);
+		node->region = NULL;
 	}
-	return 0;
+	return err;
+}
+
+static int spm_node_add_region(struct spm_node *node, unsigned int n,
+			       loff_t size)
+{
+	node->region = spm_region_create(true, size);
+	if (IS_ERR(node->region))
+		return PTR_ERR(node->region);
+	snprintf(node->name, sizeof(node->name), "superpmap%u", n);
+	return spm_node_add(node);
 }
 
 /**
@@ -308,64 +303,44 @@ static int spm_make_persistent(const loff_t *sizes, unsigned int n)
  * @sizes:	bytes of each persistent region
  * @n:		how many, at most SPM_MAX_REGIONS
  *
- * The nodes come last: whoever opens one finds everything set up.
- *
  * Context: module init.
  * Return: 0, or a negative errno with nothing left behind.
  */
 int spm_device_init(const loff_t *sizes, unsigned int n)
 {
-	unsigned int minor;
 	int err;
 
-	err = spm_make_persistent(sizes, n);
+	strscpy(spm_nodes[0].name, "superpmap");
+	err = spm_node_add(&spm_nodes[0]);
 	if (err)
 		return err;
-	spm_class = class_create("superpmap");
-	if (IS_ERR(spm_class)) {
-		err = PTR_ERR(spm_class);
-		goto put_regions;
+	for (spm_nr_nodes = 1; spm_nr_nodes <= n; spm_nr_nodes++) {
+		err = spm_node_add_region(&spm_nodes[spm_nr_nodes],
+					  spm_nr_nodes - 1,
+					  sizes[spm_nr_nodes - 1]);
+		if (err) {
+			spm_device_exit();
+			return err;
+		}
 	}
-	spm_class->devnode = spm_devnode;
-	err = alloc_chrdev_region(&spm_devt, 0, n + 1, "superpmap");
-	if (err)
-		goto destroy_class;
-	cdev_init(&spm_cdev, &spm_fops);
-	spm_cdev.owner = THIS_MODULE;
-	err = cdev_add(&spm_cdev, spm_devt, n + 1);
-	if (err)
-		goto unregister;
-	for (minor = 0; minor <= n; minor++) {
-		err = spm_add_node(minor);
-		if (err)
-			goto remove_nodes;
-	}
+	WRITE_ONCE(spm_live, true);
 	return 0;
-
-remove_nodes:
-	spm_remove_nodes(minor);
-	cdev_del(&spm_cdev);
-unregister:
-	unregister_chrdev_region(spm_devt, n + 1);
-destroy_class:
-	class_destroy(spm_class);
-put_regions:
-	spm_put_persistent();
-	return err;
 }
 
 /**
  * spm_device_exit() - undo spm_device_init()
  *
- * Context: module exit; nothing is open.
+ * Context: module exit, or failed init, when no open has succeeded yet
+ * (misc_deregister() waits for one that is being refused).
  */
 void spm_device_exit(void)
 {
-	unsigned int n = spm_nr_persistent + 1;
+	while (spm_nr_nodes) {
+		struct spm_node *node = &spm_nodes[--spm_nr_nodes];
 
-	spm_remove_nodes(n);
-	cdev_del(&spm_cdev);
-	unregister_chrdev_region(spm_devt, n);
-	class_destroy(spm_class);
-	spm_put_persistent();
+		misc_deregister(&node->misc);
+		if (node->region)
+			spm_region_put(node->region);
+		node->region = NULL;
+	}
 }

@@ -114,6 +114,23 @@ enum spm_pmd_state spm_pmap_shadow(struct spm_pmap *pm, pgoff_t slot)
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_shadow);
 
 /**
+ * spm_pmap_live() - how many slots are mapped by a 2 MB entry, at most
+ * @pm: pmap
+ *
+ * Context: process context; no lock needed.
+ */
+unsigned long spm_pmap_live(struct spm_pmap *pm)
+{
+	unsigned long slot, n = 0;
+	void *entry;
+
+	xa_for_each(&pm->shadow, slot, entry)
+		n += spm_pmd_is_2m(xa_to_value(entry));
+	return n;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_pmap_live);
+
+/**
  * spm_pmap_observe() - read the PMD, and correct the shadow by what it says
  * @pm:	pmap, prepared for the slot
  * @pl:	place

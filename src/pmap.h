@@ -45,6 +45,7 @@ void spm_pmap_init(struct spm_pmap *pm, struct spm_owner *owner,
 void spm_pmap_destroy(struct spm_pmap *pm);
 int spm_pmap_prepare(struct spm_pmap *pm, pgoff_t slot);
 enum spm_pmd_state spm_pmap_shadow(struct spm_pmap *pm, pgoff_t slot);
+unsigned long spm_pmap_live(struct spm_pmap *pm);
 enum spm_pmd_state spm_pmap_observe(struct spm_pmap *pm,
 				    const struct spm_place *pl);
 void spm_pmap_forget(struct spm_pmap *pm, pgoff_t slot);

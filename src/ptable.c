@@ -107,6 +107,15 @@ bool spm_pt_mm_suitable(struct mm_struct *mm)
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_mm_suitable);
 
+/*
+ * After "echo 4 > /proc/PID/clear_refs" a store must set the soft-dirty bit
+ * again, and making a present entry writable does not: only a new one gets it.
+ */
+static bool spm_soft_dirty_wanted(const struct vm_area_struct *vma)
+{
+	return VM_SOFTDIRTY && !(vma->vm_flags & VM_SOFTDIRTY);
+}
+
 /**
  * spm_pt_insert_4k() - make or upgrade one 4 KB entry
  * @pl:		place whose PMD is not a 2 MB entry
@@ -131,6 +140,8 @@ vm_fault_t spm_pt_insert_4k(const struct spm_place *pl, unsigned int i,
 		.flags = write ? FAULT_FLAG_WRITE : 0,
 	};
 
+	if (write && spm_soft_dirty_wanted(pl->vma))
+		zap_vma_range(pl->vma, vmf.address, PAGE_SIZE);
 	return vmf_insert_page_mkwrite(&vmf, page, write);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_insert_4k);

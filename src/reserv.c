@@ -87,7 +87,7 @@ static void spm_reserv_requeue(struct spm_reserv *rv)
 	if (spm_reserv_loose(rv))
 		return;
 	if (belongs && test_bit(SPM_RV_QUEUED, &rv->flags) &&
-	    rv->lasttick == jiffies)
+	    !time_after(jiffies, rv->lasttick))
 		return;
 	rv->lasttick = jiffies;
 	spm_reserv_unqueue(rv);

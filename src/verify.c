@@ -196,12 +196,8 @@ static void spm_verify_region(struct spm_verify *v, struct spm_region *r)
 		spm_verify_map(v, map);
 	v->live = 0;
 	live = spm_stat_read(c, SPM_STAT_live);
-	while ((map = spm_map_next(r, map))) {
-		void *entry;
-
-		xa_for_each(&map->pmap.shadow, index, entry)
-			v->live += spm_pmd_is_2m(xa_to_value(entry));
-	}
+	while ((map = spm_map_next(r, map)))
+		v->live += spm_pmap_live(&map->pmap);
 	spm_verify_sum(v, r, "2 MB entries", v->live, live,
 		       spm_stat_read(c, SPM_STAT_live));
 }

@@ -29,9 +29,9 @@ apt_write_config()
 	EOF
 	cat >"$APT/conf" <<-EOF
 	Dir::Etc::sourcelist "$APT/sources.list";
-	Dir::Etc::sourceparts "-";
-	Dir::Etc::preferences "-";
-	Dir::Etc::preferencesparts "-";
+	Dir::Etc::sourceparts "/dev/null";
+	Dir::Etc::preferences "/dev/null";
+	Dir::Etc::preferencesparts "/dev/null";
 	Dir::State "$APT/state";
 	Dir::State::lists "$APT/lists";
 	Dir::State::status "$APT/status";

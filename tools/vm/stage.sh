@@ -16,7 +16,8 @@ test_file()
 	die "there is no test called $1 in selftests/"
 }
 
-# stage_kernel_modules DIR KERNEL MODULE...: modules of a stock kernel and those that they depend on, unpacked.
+# stage_kernel_modules DIR KERNEL MODULE...: modules of a stock kernel and those that they depend on, unpacked. What is
+# no module there is built in.
 stage_kernel_modules()
 {
 	local dir=$1/spm/modules stock version module
@@ -27,6 +28,7 @@ stage_kernel_modules()
 	version=$(basename "$stock")
 	shift 2
 	for module; do
+		[ -n "$(find "$stock/usr/lib/modules" -name "$module.ko*")" ] || continue
 		modprobe -d "$stock/usr" -S "$version" --show-depends "$module"
 	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r module; do
 		case $module in

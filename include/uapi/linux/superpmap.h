@@ -86,6 +86,8 @@ struct spm_set_size {
  * lies wholly inside the range and is mapped with matching alignment; others
  * in the range are left as they are.  By offset, only DISCARD and PREFAULT
  * (populate, no entries are made) are possible.
+ * PREFAULT and PROMOTE give ENOMEM beyond the size of the region as well, and
+ * EACCES for a mapping without access (PROT_NONE).
  * PREFAULT, PROMOTE and DISCARD need a descriptor open for writing (EBADF).
  */
 struct spm_advise {
