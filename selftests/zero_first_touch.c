@@ -33,8 +33,8 @@ static void dirty_memory(void)
 {
 	size_t len = (size_t)spm_meminfo("MemAvailable") * 1024 / 2;
 
-	if (len > 256UL << 20)
-		len = 256UL << 20;
+	if (len > 128UL << 20)
+		len = 128UL << 20;
 	if (spm_fork_run(leave_marker, &len))
 		spm_die("cannot leave a marker in memory");
 }
