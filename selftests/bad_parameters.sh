@@ -63,7 +63,7 @@ refused_write()	# PARAMETER VALUE
 	status=0
 	was=$(cat $SYS/parameters/"$1")
 	echo "<6>bad-parameters: mark" >/dev/kmsg
-	if printf '%s\n' "$2" 2>$TMP/err >$SYS/parameters/"$1"; then
+	if printf '%s\n' "$2" | dd of=$SYS/parameters/"$1" conv=notrunc 2>$TMP/err; then
 		echo "# accepted"
 		status=1
 	fi
