@@ -35,7 +35,7 @@ TEST_F(spm, cut_at_every_page)
 	for (k = 0; k < 512; k++) {
 		/* One fault: a 2 MB entry where no page table is left. */
 		map = spm_map_at(place, fd, SPM_SLOT, 0, SPM_RW);
-		map[0] = map[0];
+		spm_stamp(map, 0, SEED);
 		ASSERT_EQ(SPM_2M, spm_state(fd, map) & SPM_IS_2M);
 		spm_stats(fd, &before);
 		spm_unmap(map + k * SPM_PAGE, SPM_PAGE);

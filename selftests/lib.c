@@ -145,13 +145,17 @@ void spm_promoted(int fd, void *addr, size_t len, uint64_t pgoff,
 		  unsigned int seed)
 {
 	size_t pages = len / SPM_PAGE;
+	int err;
 	long n;
 
+	err = spm_advise(fd, addr, len, SPM_ADV_PROMOTE);
+	if (err)
+		spm_die("PROMOTE of %zu bytes gave %d", len, err);
 	spm_fill(addr, pgoff, pages, seed);
 	n = spm_count(fd, addr, len, SPM_IS_2M | SPM_MINCORE_WRITABLE,
 		      SPM_2M | SPM_MINCORE_WRITABLE);
 	if (n != (long)pages)
-		spm_die("%ld of %zu pages have a writable 2 MB entry after every page was written",
+		spm_die("%ld of %zu pages have a writable 2 MB entry after PROMOTE",
 			n, pages);
 }
 
@@ -507,28 +511,71 @@ long spm_rss(void)
 	return resident;
 }
 
-long spm_smaps(const void *addr, const char *field)
+/* Calls fn(ctx, start, end, kB) for @field of every mapping. */
+static void for_each_smap(const char *field,
+			  void (*fn)(void *, uintptr_t, uintptr_t, long),
+			  void *ctx)
 {
-	unsigned long start, end;
+	unsigned long s, e, start = 0, end = 0;
 	size_t n = strlen(field);
 	char line[512];
-	bool in = false;
-	long kb = -1;
 	FILE *f;
+	long kb;
 
 	f = fopen("/proc/self/smaps", "r");
 	if (!f)
 		spm_die("/proc/self/smaps");
 	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
-			in = (uintptr_t)addr >= start && (uintptr_t)addr < end;
+		if (sscanf(line, "%lx-%lx ", &s, &e) == 2) {
+			start = s;
+			end = e;
 			continue;
 		}
-		if (in && !strncmp(line, field, n) && line[n] == ':')
-			sscanf(line + n + 1, "%ld", &kb);
+		if (!strncmp(line, field, n) && line[n] == ':' &&
+		    sscanf(line + n + 1, "%ld", &kb) == 1)
+			fn(ctx, start, end, kb);
 	}
 	fclose(f);
-	return kb;
+}
+
+struct smaps_query {
+	uintptr_t start, end;
+	long kb;
+};
+
+static void smap_at(void *ctx, uintptr_t start, uintptr_t end, long kb)
+{
+	struct smaps_query *q = ctx;
+
+	if (q->start >= start && q->start < end)
+		q->kb = kb;
+}
+
+long spm_smaps(const void *addr, const char *field)
+{
+	struct smaps_query q = { .start = (uintptr_t)addr, .kb = -1 };
+
+	for_each_smap(field, smap_at, &q);
+	return q.kb;
+}
+
+static void smap_in(void *ctx, uintptr_t start, uintptr_t end, long kb)
+{
+	struct smaps_query *q = ctx;
+
+	if (start >= q->start && start < q->end)
+		q->kb += kb;
+}
+
+long spm_smaps_range(const void *addr, size_t len, const char *field)
+{
+	struct smaps_query q = {
+		.start = (uintptr_t)addr,
+		.end = (uintptr_t)addr + len,
+	};
+
+	for_each_smap(field, smap_in, &q);
+	return q.kb;
 }
 
 long spm_meminfo(const char *field)

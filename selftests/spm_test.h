@@ -14,6 +14,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#define _FILE_OFFSET_BITS	64
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -79,8 +80,9 @@ void spm_info(int fd, struct spm_info *info);
 void spm_touch_write(void *addr, size_t len);
 void spm_touch_read(const void *addr, size_t len);
 /*
- * Write the pattern of @seed (see below) to [addr, addr + len), whole slots of a
- * writable mapping; aborts when that does not give writable 2 MB entries.
+ * Bring [addr, addr + len), whole slots of a writable mapping, to writable 2 MB
+ * entries by request (quicker than a fault for each page) and write the pattern
+ * of @seed (see below).
  */
 void spm_promoted(int fd, void *addr, size_t len, uint64_t pgoff,
 		  unsigned int seed);
@@ -175,6 +177,8 @@ long spm_touch_faults(void *addr, size_t len, bool write);
 long spm_rss(void);			/* resident pages, statm */
 /* kB of @field of the mapping that holds @addr in smaps; -1: no such. */
 long spm_smaps(const void *addr, const char *field);
+/* The sum of @field over the mappings that begin in [addr, addr + len). */
+long spm_smaps_range(const void *addr, size_t len, const char *field);
 long spm_meminfo(const char *field);	/* kB */
 
 /*

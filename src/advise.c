@@ -404,7 +404,7 @@ int spm_mincore(struct spm_region *r, const struct spm_mincore *m)
 	err = spm_check_range(m->start, m->len);
 	if (err || !m->len)
 		return err;
-	round = kvmalloc(sizeof(*round), GFP_KERNEL_ACCOUNT);
+	round = kvmalloc_obj(*round, GFP_KERNEL_ACCOUNT);
 	if (!round)
 		return -ENOMEM;
 	round->addr = m->start;

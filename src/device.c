@@ -131,7 +131,7 @@ static int spm_ioc_info(struct spm_region *r, void __user *arg)
 
 	if (err)
 		return err;
-	if (in.flags)
+	if (in.flags || in.pad)
 		return -EINVAL;
 	out.argsz = in.argsz;
 	if (READ_ONCE(spm_tunables.superpages))
@@ -195,9 +195,9 @@ static int spm_ioc_mincore(struct spm_region *r, void __user *arg)
 static int spm_ioc_stats(struct spm_region *r, void __user *arg)
 {
 	struct spm_stats s;
-	/* The list grows; what is published first is its head. */
-	int err = spm_copy_in(&s, sizeof(s), offsetofend(struct spm_stats, flags),
-			      arg);
+	/* The list grows; @regions was the last counter of the first version. */
+	int err = spm_copy_in(&s, sizeof(s),
+			      offsetofend(struct spm_stats, regions), arg);
 	u32 argsz, flags;
 
 	if (err)

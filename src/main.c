@@ -101,17 +101,14 @@ module_param_cb(pg_ps_enabled, &spm_superpages_ops, &spm_tunables.superpages,
 		0644);
 MODULE_PARM_DESC(pg_ps_enabled, "make 2M entries, 0 or 1 (default 1)");
 
-/* Size with an optional suffix, which must end at a comma or the string's end. */
-static int spm_parse_size(const char *s, loff_t *size)
+/* A size with an optional suffix, which is cut off @s. */
+static int spm_parse_size(char *s, loff_t *size)
 {
-	char *end;
-	unsigned long long n;
+	size_t len = strlen(s);
 	unsigned int shift = 0;
+	unsigned long long n;
 
-	n = simple_strtoull(s, &end, 0);
-	if (end == s)
-		return -EINVAL;
-	switch (*end) {
+	switch (len ? s[len - 1] : 0) {
 	case 'G': case 'g':
 		shift += 10;
 		fallthrough;
@@ -120,9 +117,9 @@ static int spm_parse_size(const char *s, loff_t *size)
 		fallthrough;
 	case 'K': case 'k':
 		shift += 10;
-		end++;
+		s[len - 1] = 0;
 	}
-	if (*end || !n || n > (MAX_LFS_FILESIZE >> shift) ||
+	if (kstrtoull(s, 0, &n) || !n || n > MAX_LFS_FILESIZE >> shift ||
 	    !IS_ALIGNED(n << shift, PAGE_SIZE))
 		return -EINVAL;
 	*size = n << shift;
@@ -146,8 +143,8 @@ static int spm_parse_regions(loff_t *sizes, unsigned int *n)
 			return -EINVAL;
 		}
 		if (spm_parse_size(s, &sizes[*n])) {
-			pr_err("parameter regions=%s: \"%s\" is not a size, a multiple of 4096 bytes above 0\n",
-			       spm_regions_param, s);
+			pr_err("parameter regions=%s: number %u is not a size, a multiple of 4096 bytes above 0\n",
+			       spm_regions_param, *n + 1);
 			return -EINVAL;
 		}
 		(*n)++;

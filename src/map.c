@@ -17,7 +17,7 @@ static unsigned long spm_vma_base(const struct vm_area_struct *vma)
 static struct spm_map *spm_map_alloc(struct vm_area_struct *vma)
 {
 	struct spm_region *r = spm_vma_region(vma);
-	struct spm_map *map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+	struct spm_map *map = kzalloc_obj(*map, GFP_KERNEL_ACCOUNT);
 
 	if (!map)
 		return NULL;

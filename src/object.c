@@ -86,7 +86,7 @@ struct spm_slot *spm_object_slot(struct spm_object *obj, pgoff_t index)
 
 	if (likely(slot))
 		return slot;
-	slot = kzalloc(sizeof(*slot), GFP_KERNEL_ACCOUNT);
+	slot = kzalloc_obj(*slot, GFP_KERNEL_ACCOUNT);
 	if (!slot)
 		return NULL;
 	mutex_init(&slot->lock);

@@ -22,7 +22,7 @@
  * A slot lives as long as its object.
  */
 struct spm_slot {
-	struct mutex lock;
+	struct mutex lock; /* the slot: reservation and entries */
 	pgoff_t index;
 	struct spm_reserv *reserv;
 };

@@ -104,6 +104,8 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pmap_prepare);
  * spm_pmap_shadow() - at which size a slot is mapped, at most
  * @pm:		pmap
  * @slot:	index
+ *
+ * Return: the state, SPM_PMD_NONE for a slot that was never prepared.
  */
 enum spm_pmd_state spm_pmap_shadow(struct spm_pmap *pm, pgoff_t slot)
 {
@@ -118,6 +120,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pmap_shadow);
  * @pm: pmap
  *
  * Context: process context; no lock needed.
+ * Return: their number.
  */
 unsigned long spm_pmap_live(struct spm_pmap *pm)
 {

@@ -66,8 +66,10 @@ EXPORT_SYMBOL_IF_KUNIT(spm_policy_entry);
  * @popcnt:	populated pages, the faulting one included
  * @threshold:	spm_tunables.populate_threshold
  *
- * Quicksilver's relaxed threshold; with 512 the slot is full when this says
- * yes, and there is no rest.
+ * Quicksilver's relaxed threshold; with 512 the slot is
+ * full when this could say yes, and there is no rest.
+ *
+ * Return: true if there is a rest and it is to be populated.
  */
 bool spm_policy_fill(unsigned int popcnt, unsigned int threshold)
 {

@@ -9,9 +9,9 @@
 
 #include <linux/types.h>
 
-/* 4 KB pages in a 2 MB slot. */
+/* 4 KB pages in a 2 MB slot, 1 << SPM_SLOT_SHIFT. */
 #define SPM_SLOT_SHIFT	9
-#define SPM_SLOT_PAGES	(1U << SPM_SLOT_SHIFT)
+#define SPM_SLOT_PAGES	512U
 
 #define SPM_PREFAULT_MAX 64
 

@@ -73,6 +73,8 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pt_pmd);
  * @pmd: the entry, or NULL
  *
  * A snapshot: the core may take the entry away at any moment; see above.
+ *
+ * Return: the state.
  */
 enum spm_pmd_state spm_pt_state(pmd_t *pmd)
 {
@@ -96,6 +98,8 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pt_state);
  * Not when an IOMMU walks the same tables (shared virtual addressing): its
  * paging-structure caches cannot be flushed from a module.  Not on Xen PV,
  * where the hypervisor pins page tables.
+ *
+ * Return: true if they may.
  */
 bool spm_pt_mm_suitable(struct mm_struct *mm)
 {

@@ -92,7 +92,7 @@ static struct inode *spm_inode_new(loff_t size)
  */
 struct spm_region *spm_region_create(bool persistent, loff_t size)
 {
-	struct spm_region *r = kzalloc(sizeof(*r), GFP_KERNEL_ACCOUNT);
+	struct spm_region *r = kzalloc_obj(*r, GFP_KERNEL_ACCOUNT);
 	int err;
 
 	if (!r)

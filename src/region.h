@@ -31,7 +31,7 @@ struct spm_region {
 	u32 id;
 	bool persistent;
 	bool fixed;
-	struct mutex size_lock;
+	struct mutex size_lock; /* changes of the size */
 	struct inode *inode;
 	struct spm_object object;
 };

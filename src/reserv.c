@@ -125,6 +125,7 @@ static void spm_folio_attach(struct folio *folio, const struct spm_owner *owner,
  */
 static void spm_folio_release(struct folio *folio)
 {
+	WARN_ONCE(folio_mapped(folio), "superpmap: folio freed while mapped\n");
 	folio_lock(folio);
 	folio->mapping = NULL;
 	folio_unlock(folio);
@@ -166,8 +167,8 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 		spm_count(c, reserv_live);
 		spm_count_n(c, reserv_empty, SPM_SLOT_PAGES);
 	} else {
-		rv->pages = kcalloc(SPM_SLOT_PAGES, sizeof(*rv->pages),
-				    GFP_KERNEL_ACCOUNT);
+		rv->pages = kzalloc_objs(*rv->pages, SPM_SLOT_PAGES,
+					 GFP_KERNEL_ACCOUNT);
 		if (!rv->pages) {
 			kmem_cache_free(spm_reserv_cache, rv);
 			return NULL;
@@ -264,7 +265,7 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 	spm_count(c, populated);
 	spm_count(c, pages);
 	if (spm_reserv_full(rv)) {
-		spm_count(c, reserv_fullpop);
+		spm_count_n(c, reserv_fullpop, !spm_reserv_loose(rv));
 		trace_spm_reserv_full(rv->owner->region, rv->index, rv->nid,
 				      rv->popcnt);
 	}
@@ -292,7 +293,7 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 		      rv->index, i))
 		return;
 	if (spm_reserv_full(rv))
-		spm_count_n(c, reserv_fullpop, -1);
+		spm_count_n(c, reserv_fullpop, -(long)!spm_reserv_loose(rv));
 	if (__test_and_clear_bit(i, rv->dirty)) {
 		rv->ndirty--;
 		spm_count_n(c, dirty, -1);

@@ -44,7 +44,7 @@ struct spm_owner {
 	u32 region;
 	struct address_space *mapping;
 	struct list_head pmaps;
-	struct mutex pmaps_lock;
+	struct mutex pmaps_lock; /* the list of pmaps */
 };
 
 /* Bits of spm_reserv.flags. */
@@ -133,6 +133,8 @@ static inline bool spm_reserv_dirty(const struct spm_reserv *rv, unsigned int i)
  * spm_reserv_page() - the page behind one index of a slot
  * @rv:	reservation, slot lock held
  * @i:	index of a populated page
+ *
+ * Return: the page.
  */
 static inline struct page *spm_reserv_page(const struct spm_reserv *rv,
 					   unsigned int i)

@@ -53,6 +53,8 @@ EXPORT_SYMBOL_IF_KUNIT(spm_counters_destroy);
  *
  * Exact when nothing counts at the same time.  A gauge that is read while it
  * moves between CPUs may come out below zero.
+ *
+ * Return: the sum over all CPUs.
  */
 long spm_stat_read(const struct spm_counters *c, enum spm_stat s)
 {

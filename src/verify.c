@@ -132,10 +132,11 @@ static void spm_verify_slot(struct spm_verify *v, struct spm_map *map,
 static void spm_verify_map(struct spm_verify *v, struct spm_map *map)
 {
 	struct mm_struct *mm = map->pmap.mm;
-	VMA_ITERATOR(vmi, mm, 0);
 	struct vm_area_struct *vma;
 	struct spm_slot *slot;
 	unsigned long index;
+
+	VMA_ITERATOR(vmi, mm, 0);
 
 	/* A dying mm takes its entries and this map with it. */
 	if (!mmget_not_zero(mm))
@@ -211,7 +212,7 @@ static void spm_verify_region(struct spm_verify *v, struct spm_region *r)
  */
 unsigned long spm_verify(struct seq_file *m)
 {
-	struct spm_verify *v = kvzalloc(sizeof(*v), GFP_KERNEL);
+	struct spm_verify *v = kvzalloc_obj(*v);
 	struct spm_region *r = NULL;
 	unsigned long n;
 

@@ -15,6 +15,8 @@ read_directives()
 	test_timeout=120 test_smp=4
 	case $1 in
 	boot_clean|kmemleak|kunit)	return ;;
+	trace)	test_module=self test_needs=trace test_timeout=900 test_kernels=7.3,7.2
+		return ;;
 	demo)	test_module=self test_timeout=300
 		return ;;
 	esac

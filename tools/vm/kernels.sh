@@ -52,7 +52,7 @@ root_dir()
 # The root that the guest uses to run bpftrace.
 trace_packages()
 {
-	printf '%s\n' base-files bash coreutils bpftrace grep kmod mawk mount procps sed util-linux \
+	printf '%s\n' base-files bash coreutils bpftrace dash findutils grep kmod mawk mount procps sed util-linux \
 		"linux-headers-$(apt_newest 7.3)"
 }
 

@@ -77,6 +77,15 @@ stage_test()
 	esac
 }
 
+# stage_trace DIR SCRIPT: bpftrace with the script of the user, or with the scripts of the project.
+stage_trace()
+{
+	mkdir -p "$1/spm/bpftrace"
+	cp "$ROOT"/tools/bpftrace/* "$1/spm/bpftrace/"
+	[ -z "$2" ] || cp "$2" "$1/spm/bpftrace/script.bt"
+	install -m 755 "$VM/guest/trace.sh" "$1/spm/tests/trace"
+}
+
 # pack DIR FILE: uncompressed, which is what unpacks fastest in the emulator.
 pack()
 {

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Policy: every decision over its inputs, against rules written down again here
+ * from FreeBSD's description rather than from the code.
+ */
+#include <kunit/test.h>
+#include <linux/minmax.h>
+#include <linux/sched.h>
+
+#include "policy.h"
+
+#define FULL SPM_SLOT_PAGES
+
+static const char *entry_name(enum spm_entry e)
+{
+	static const char * const names[] = {
+		[SPM_ENTRY_4K] = "4 KB",
+		[SPM_ENTRY_2M_RO] = "2 MB read-only",
+		[SPM_ENTRY_2M_RW] = "2 MB writable",
+	};
+
+	return names[e];
+}
+
+/* Nothing but the state of the dirty bits can be in the way of 2 MB. */
+static bool eligible(const struct spm_facts *f)
+{
+	return f->superpages && f->fits && f->block && f->popcnt == FULL;
+}
+
+/*
+ * One modified bit for 512 pages: a writable entry must not make a clean page
+ * look dirty, unless the administrator allows it for the few that are missing.
+ */
+static bool writable_is_right(const struct spm_facts *f)
+{
+	return eligible(f) && f->may_write &&
+	       f->dirty_peers >= f->dirty_threshold;
+}
+
+/* Some page of the slot may be mapped writable already. */
+static bool writable_entries_there(const struct spm_facts *f)
+{
+	return f->pmd == SPM_PMD_TABLE && f->dirty_peers + f->dirty_self > 0;
+}
+
+/*
+ * A read-only entry serves a load; in a writable mapping it is made only if
+ * the writable one is wrong, and if it takes no writable entry away.
+ */
+static bool read_only_is_right(const struct spm_facts *f)
+{
+	if (!eligible(f) || writable_is_right(f))
+		return false;
+	if (!f->may_write)
+		return true;
+	return !f->write && !writable_entries_there(f);
+}
+
+static enum spm_refusal right_refusal(const struct spm_facts *f)
+{
+	/* Not even a candidate: not worth a failure count. */
+	if (!f->superpages || !f->fits || f->popcnt != FULL)
+		return SPM_REFUSE_NONE;
+	if (writable_is_right(f) || read_only_is_right(f))
+		return SPM_REFUSE_NONE;
+	return f->block ? SPM_REFUSE_NOT_DIRTY : SPM_REFUSE_LOOSE;
+}
+
+/* Returns false, and fails the test, if the decision breaks a rule. */
+static bool check_entry(struct kunit *test, const struct spm_facts *f)
+{
+	enum spm_refusal why = SPM_REFUSE_RACED;
+	enum spm_entry got = spm_policy_entry(f, &why);
+	enum spm_entry want = SPM_ENTRY_4K;
+
+	if (writable_is_right(f))
+		want = SPM_ENTRY_2M_RW;
+	else if (read_only_is_right(f))
+		want = SPM_ENTRY_2M_RO;
+	if (got == want && why == right_refusal(f))
+		return true;
+	KUNIT_FAIL(test,
+		   "%s (reason %d) instead of %s (reason %d): write %d may_write %d fits %d superpages %d block %d pmd %d popcnt %u peers %u self %d threshold %u",
+		   entry_name(got), why, entry_name(want), right_refusal(f),
+		   f->write, f->may_write, f->fits, f->superpages, f->block,
+		   f->pmd, f->popcnt, f->dirty_peers, f->dirty_self,
+		   f->dirty_threshold);
+	return false;
+}
+
+/* Bit by bit, the six booleans. */
+#define NR_BOOLS 6
+
+static void set_bools(struct spm_facts *f, unsigned int bits)
+{
+	f->write = bits & BIT(0);
+	f->may_write = bits & BIT(1);
+	f->dirty_self = bits & BIT(2);
+	f->fits = bits & BIT(3);
+	f->superpages = bits & BIT(4);
+	f->block = bits & BIT(5);
+}
+
+/* For each state of the PMD and each number of dirty pages. */
+static bool check_pmd_and_peers(struct kunit *test, struct spm_facts *f)
+{
+	for (f->pmd = SPM_PMD_NONE; f->pmd <= SPM_PMD_2M_RW; f->pmd++)
+		for (f->dirty_peers = 0; f->dirty_peers < FULL; f->dirty_peers++)
+			if (!check_entry(test, f))
+				return false;
+	return true;
+}
+
+static void entry_over_facts(struct kunit *test)
+{
+	static const unsigned int popcnts[] = { 0, 1, FULL - 2, FULL - 1, FULL };
+	static const unsigned int thresholds[] = { 0, 1, 256, 510, 511 };
+	struct spm_facts f = {};
+	unsigned int bits, t, p;
+
+	for (bits = 0; bits < BIT(NR_BOOLS); bits++) {
+		set_bools(&f, bits);
+		for (p = 0; p < ARRAY_SIZE(popcnts); p++)
+			for (t = 0; t < ARRAY_SIZE(thresholds); t++) {
+				f.popcnt = popcnts[p];
+				f.dirty_threshold = thresholds[t];
+				if (!check_pmd_and_peers(test, &f))
+					return;
+			}
+		cond_resched();
+	}
+}
+
+/* One threshold, with the dirty counts on both sides of it. */
+static bool check_threshold(struct kunit *test, struct spm_facts *f)
+{
+	unsigned int t = f->dirty_threshold;
+	const unsigned int peers[] = {
+		0, 1, t ? t - 1 : 0, t, min(t + 1, FULL - 1),
+	};
+	unsigned int i;
+
+	for (f->pmd = SPM_PMD_NONE; f->pmd <= SPM_PMD_2M_RW; f->pmd++)
+		for (i = 0; i < ARRAY_SIZE(peers); i++) {
+			f->dirty_peers = peers[i];
+			if (!check_entry(test, f))
+				return false;
+		}
+	return true;
+}
+
+static void entry_over_thresholds(struct kunit *test)
+{
+	struct spm_facts f = { .popcnt = FULL };
+	unsigned int bits;
+
+	for (bits = 0; bits < BIT(NR_BOOLS); bits++) {
+		set_bools(&f, bits);
+		for (f.dirty_threshold = 0; f.dirty_threshold < FULL;
+		     f.dirty_threshold++)
+			if (!check_threshold(test, &f))
+				return;
+		cond_resched();
+	}
+}
+
+/* The rows of FreeBSD's fault handler that users notice, one by one. */
+static void entry_examples(struct kunit *test)
+{
+	static const struct {
+		const char *what;
+		struct spm_facts f;
+		enum spm_entry entry;
+		enum spm_refusal why;
+	} rows[] = {
+		{ "the store that makes the last page dirty promotes",
+		  { .write = true, .may_write = true, .pmd = SPM_PMD_TABLE,
+		    .dirty_peers = 511 },
+		  SPM_ENTRY_2M_RW, SPM_REFUSE_NONE },
+		{ "one clean peer refuses it",
+		  { .write = true, .may_write = true, .pmd = SPM_PMD_TABLE,
+		    .dirty_peers = 510 },
+		  SPM_ENTRY_4K, SPM_REFUSE_NOT_DIRTY },
+		{ "a load over dirty pages maps writable at once",
+		  { .may_write = true, .dirty_self = true, .dirty_peers = 511 },
+		  SPM_ENTRY_2M_RW, SPM_REFUSE_NONE },
+		{ "a load of clean pages promotes read-only",
+		  { .may_write = true, .pmd = SPM_PMD_TABLE },
+		  SPM_ENTRY_2M_RO, SPM_REFUSE_NONE },
+		{ "a load must not cost the writable entries of others",
+		  { .may_write = true, .pmd = SPM_PMD_TABLE, .dirty_peers = 1 },
+		  SPM_ENTRY_4K, SPM_REFUSE_NOT_DIRTY },
+		{ "a store to a read-only superpage of clean pages demotes",
+		  { .write = true, .may_write = true, .pmd = SPM_PMD_2M_RO },
+		  SPM_ENTRY_4K, SPM_REFUSE_NOT_DIRTY },
+		{ "a store to a read-only superpage of dirty pages upgrades",
+		  { .write = true, .may_write = true, .pmd = SPM_PMD_2M_RO,
+		    .dirty_self = true, .dirty_peers = 511 },
+		  SPM_ENTRY_2M_RW, SPM_REFUSE_NONE },
+		{ "a read-only mapping does not ask for dirty pages",
+		  { .pmd = SPM_PMD_TABLE, .dirty_peers = 7 },
+		  SPM_ENTRY_2M_RO, SPM_REFUSE_NONE },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct spm_facts f = rows[i].f;
+		enum spm_refusal why;
+
+		f.fits = true;
+		f.superpages = true;
+		f.block = true;
+		f.popcnt = FULL;
+		f.dirty_threshold = FULL - 1;
+		KUNIT_EXPECT_EQ_MSG(test, spm_policy_entry(&f, &why),
+				    rows[i].entry, "%s", rows[i].what);
+		KUNIT_EXPECT_EQ_MSG(test, why, rows[i].why, "%s", rows[i].what);
+	}
+}
+
+/* The rest is populated from the threshold on, as long as there is a rest. */
+static void fill_all(struct kunit *test)
+{
+	unsigned int popcnt, threshold;
+
+	for (threshold = 1; threshold <= FULL; threshold++) {
+		unsigned int yes = 0, first = FULL;
+
+		for (popcnt = 0; popcnt <= FULL; popcnt++)
+			if (spm_policy_fill(popcnt, threshold)) {
+				first = min(first, popcnt);
+				yes++;
+			}
+		KUNIT_ASSERT_EQ(test, first, threshold);
+		KUNIT_ASSERT_EQ(test, yes, FULL - threshold);
+		KUNIT_ASSERT_FALSE(test, spm_policy_fill(FULL, threshold));
+	}
+}
+
+/* Is page @n one of the neighbours that a fault on @page may map? */
+static bool in_window(int n, int page, int window, int lo, int hi)
+{
+	return lo <= n && n < hi && abs(n - page) <= window;
+}
+
+/*
+ * The window is an interval around the page, so it is known from its ends: they
+ * belong to it, and what lies beyond does not.
+ */
+static bool check_window(struct kunit *test, int page, int window, int lo,
+			 int hi)
+{
+	unsigned int first, end;
+
+	spm_policy_prefault(page, window, lo, hi, &first, &end);
+	if (first <= page && page < end && end <= FULL &&
+	    in_window(first, page, window, lo, hi) &&
+	    !in_window((int)first - 1, page, window, lo, hi) &&
+	    in_window(end - 1, page, window, lo, hi) &&
+	    !in_window(end, page, window, lo, hi))
+		return true;
+	KUNIT_FAIL(test, "page %d window %d in [%d, %d): [%u, %u)", page,
+		   window, lo, hi, first, end);
+	return false;
+}
+
+/* One page and window; bounds of the mapping at and around all that counts. */
+static bool check_bounds(struct kunit *test, int page, int window)
+{
+	const int lo[] = { 0, page - window - 1, page - window,
+			   page - window + 1, page - 1, page };
+	const int hi[] = { page + 1, page + 2, page + window,
+			   page + window + 1, page + window + 2, FULL };
+	int i, k;
+
+	for (i = 0; i < ARRAY_SIZE(lo); i++)
+		for (k = 0; k < ARRAY_SIZE(hi); k++)
+			if (!check_window(test, page, window,
+					  clamp(lo[i], 0, page),
+					  clamp(hi[k], page + 1, (int)FULL)))
+				return false;
+	return true;
+}
+
+static void prefault_all(struct kunit *test)
+{
+	int page, window;
+
+	for (page = 0; page < FULL; page++) {
+		for (window = 0; window <= SPM_PREFAULT_MAX; window++)
+			if (!check_bounds(test, page, window))
+				return;
+		cond_resched();
+	}
+}
+
+static struct kunit_case policy_cases[] = {
+	KUNIT_CASE_SLOW(entry_over_facts),
+	KUNIT_CASE_SLOW(entry_over_thresholds),
+	KUNIT_CASE(entry_examples),
+	KUNIT_CASE_SLOW(fill_all),
+	KUNIT_CASE_SLOW(prefault_all),
+	{}
+};
+
+static struct kunit_suite policy_suite = {
+	.name = "superpmap_policy",
+	.test_cases = policy_cases,
+};
+
+kunit_test_suite(policy_suite);
+
+MODULE_DESCRIPTION("KUnit tests of superpmap");
+MODULE_LICENSE("GPL");
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# trace.sh: bpftrace in the guest, from the Debian root that is mounted at /disk. With /spm/bpftrace/script.bt it runs
+# the demonstration under that script and prints what both say; without, it compares what the project's own scripts
+# see with what the module counts.
+
+root=/disk
+[ -x $root/usr/bin/bpftrace ] || { echo "Bail out! no bpftrace on the disk"; exit 1; }
+mkdir -p $root/spm $root/proc $root/sys $root/dev $root/tmp
+mount --bind /spm $root/spm
+mount -t proc proc $root/proc
+mount --rbind /sys $root/sys
+mount --rbind /dev $root/dev
+mount -t tmpfs tmpfs $root/tmp
+
+PATH=/usr/bin:/usr/sbin:/spm/bin:/bin:/sbin
+
+insmod /spm/superpmap.ko regions=8M || exit 1
+if [ -e /spm/bpftrace/script.bt ]; then
+	chroot $root bpftrace -B line /spm/bpftrace/script.bt >/tmp/trace 2>&1 &
+	pid=$!
+	# it takes its time to start; a script says so in its BEGIN block, and else bpftrace itself does
+	tries=0
+	while [ ! -s /tmp/trace ] && [ $tries -lt 120 ] && kill -0 $pid 2>/dev/null; do
+		tries=$((tries + 1))
+		sleep 1
+	done
+	sleep 2
+	/spm/bin/demo_shm
+	status=$?
+	kill -INT $pid
+	wait $pid
+	echo
+	echo "bpftrace says:"
+	cat /tmp/trace
+else
+	chroot $root sh /spm/bpftrace/compare.sh
+	status=$?
+fi
+rmmod superpmap || status=1
+exit $status
