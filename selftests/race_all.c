@@ -327,8 +327,8 @@ static void *adviser(void *arg)
 			advice = 1 + rand_r(&seed) % 3;
 			err = spm_advise(world->fd, atomic_load(&slot_at[slot]),
 					 SPM_SLOT, advice);
-			/* Parts may be away for the moment. */
-			if (err && err != -ENOMEM)
+			/* Parts may be away, or PROT_NONE, for the moment. */
+			if (err && err != -ENOMEM && err != -EACCES)
 				spm_die("advice %u gave %d", advice, err);
 		}
 		atomic_fetch_add(&world->advice, 1);
