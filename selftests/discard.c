@@ -219,10 +219,10 @@ TEST_F(spm, across_slots)
 		if (by_offset) {
 			ASSERT_EQ(0, spm_advise_off(fd, from, len,
 						    SPM_ADV_DISCARD));
-		}
-		else
+		} else {
 			ASSERT_EQ(0, spm_advise(fd, map + from, len,
 						SPM_ADV_DISCARD));
+		}
 		spm_stats(fd, &s);
 		ASSERT_EQ(512, s.pages);
 		ASSERT_EQ(2, s.reserv_live);

@@ -406,7 +406,7 @@ bool spm_stamped(const void *page, uint64_t pgoff, unsigned int seed)
 
 /* -- accesses that may be refused ---------------------------------------- */
 
-static __thread sigjmp_buf *volatile escape;
+static __thread sigjmp_buf * volatile escape;
 
 static void caught(int sig)
 {
@@ -512,9 +512,9 @@ long spm_rss(void)
 }
 
 /* Calls fn(ctx, start, end, kB) for @field of every mapping. */
-static void for_each_smap(const char *field,
-			  void (*fn)(void *, uintptr_t, uintptr_t, long),
-			  void *ctx)
+static void walk_smaps(const char *field,
+		       void (*fn)(void *, uintptr_t, uintptr_t, long),
+		       void *ctx)
 {
 	unsigned long s, e, start = 0, end = 0;
 	size_t n = strlen(field);
@@ -555,7 +555,7 @@ long spm_smaps(const void *addr, const char *field)
 {
 	struct smaps_query q = { .start = (uintptr_t)addr, .kb = -1 };
 
-	for_each_smap(field, smap_at, &q);
+	walk_smaps(field, smap_at, &q);
 	return q.kb;
 }
 
@@ -574,7 +574,7 @@ long spm_smaps_range(const void *addr, size_t len, const char *field)
 		.end = (uintptr_t)addr + len,
 	};
 
-	for_each_smap(field, smap_in, &q);
+	walk_smaps(field, smap_in, &q);
 	return q.kb;
 }
 

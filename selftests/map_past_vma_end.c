@@ -15,6 +15,7 @@
 static const size_t lengths[] = {
 	SPM_PAGE, SPM_SLOT - SPM_PAGE, SPM_SLOT, SPM_SLOT + SPM_PAGE,
 };
+
 static const uint64_t offsets[] = { 0, SPM_PAGE };
 
 /* Must the page at offset @off be under a 2 MB entry once all was written? */

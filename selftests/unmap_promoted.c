@@ -113,9 +113,9 @@ static void run(struct __test_metadata *_metadata, const struct part *p,
 
 		if (off >= p->from && off < p->from + p->len) {
 			ASSERT_EQ(SIGSEGV, spm_try_read(map + off));
-		}
-		else
+		} else {
 			ASSERT_TRUE(spm_stamped(map + off, i, SEED));
+		}
 	}
 	ASSERT_EQ(0, spm_delta(fd, &before, vm_faults));
 	ASSERT_EQ(0, spm_consistent(fd));

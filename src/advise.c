@@ -46,11 +46,6 @@ static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
 	struct vm_area_struct *vma = g->pl.vma;
 	unsigned int i;
 
-	if (!vma_is_accessible(vma))
-		return -EACCES;
-	/* Beyond the region: a touch would be SIGBUS. */
-	if (end > g->pl.hi)
-		return -ENOMEM;
 	if (vma->vm_flags & VM_WRITE)
 		flags |= FAULT_FLAG_WRITE;
 	for (i = first; i < end; i++) {
@@ -71,6 +66,20 @@ static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
 	return 0;
 }
 
+/*
+ * Lock the slot, and find the place again: only now does the size of the region
+ * stand still for it.
+ */
+static void spm_range_lock(struct spm_range *g)
+{
+	struct vm_area_struct *vma = g->pl.vma;
+
+	mutex_lock(&g->slot->lock);
+	spm_place_init(&g->pl, vma, g->slot->index,
+		       spm_region_pages(g->map->region),
+		       spm_pt_pmd(vma->vm_mm, g->pl.addr));
+}
+
 static int spm_adv_prefault(struct spm_range *g)
 {
 	return spm_touch(g, g->first, g->end);
@@ -84,7 +93,8 @@ static vm_fault_t spm_promote_locked(struct spm_range *g)
 	struct spm_reserv *rv;
 	enum spm_pmd_state pmd;
 
-	g->pl.pmd = spm_pt_pmd(pm->mm, g->pl.addr);
+	if (!g->pl.fits)
+		return VM_FAULT_SIGBUS;
 	if (spm_slot_reserve(&g->map->region->object, g->slot, g->pl.vma,
 			     g->pl.addr))
 		return VM_FAULT_OOM;
@@ -123,7 +133,7 @@ static int spm_adv_promote(struct spm_range *g)
 	err = spm_touch(g, 0, 1);
 	if (err)
 		return err;
-	mutex_lock(&g->slot->lock);
+	spm_range_lock(g);
 	ret = spm_promote_locked(g);
 	mutex_unlock(&g->slot->lock);
 	/* The table had to stay: the pages fault back one by one. */
@@ -136,9 +146,8 @@ static int spm_adv_demote(struct spm_range *g)
 {
 	if (!spm_range_whole(g) || !vma_is_accessible(g->pl.vma))
 		return 0;
-	mutex_lock(&g->slot->lock);
-	g->pl.pmd = spm_pt_pmd(g->map->pmap.mm, g->pl.addr);
-	if (g->slot->reserv &&
+	spm_range_lock(g);
+	if (g->slot->reserv && g->pl.fits &&
 	    spm_pmd_is_2m(spm_pmap_observe(&g->map->pmap, &g->pl)))
 		spm_pmap_demote(&g->map->pmap, &g->pl, g->slot->reserv,
 				SPM_DEMOTE_ADVISE);
@@ -187,9 +196,38 @@ static int spm_range_vma(struct spm_region *r, struct vm_area_struct *vma,
 	return 0;
 }
 
+/**
+ * struct spm_advice - what is particular to one request
+ * @fn:		acts on one slot of one VMA
+ * @touches:	as a touch would: pages must be inside the region, mappings
+ *		accessible
+ * @write:	changes the region: needs a descriptor open for writing
+ */
+struct spm_advice {
+	int (*fn)(struct spm_range *g);
+	bool touches;
+	bool write;
+};
+
+/* Nothing of a request is done when a part of it cannot be. */
+static int spm_check_vma(struct spm_region *r, struct vm_area_struct *vma,
+			 unsigned long end, const struct spm_advice *advice)
+{
+	if (!vma || vma->vm_ops != &spm_vm_ops || spm_vma_region(vma) != r)
+		return -ENOMEM;
+	if (!advice->touches)
+		return 0;
+	if (!vma_is_accessible(vma))
+		return -EACCES;
+	end = min(end, vma->vm_end);
+	if (linear_page_index(vma, end - 1) >= spm_region_pages(r))
+		return -ENOMEM;
+	return 0;
+}
+
 /* All of [start, end), which must be mapped from this region throughout. */
 static int spm_range_mm(struct spm_region *r, unsigned long start,
-			unsigned long end, int (*fn)(struct spm_range *))
+			unsigned long end, const struct spm_advice *advice)
 {
 	struct mm_struct *mm = current->mm;
 	unsigned long addr;
@@ -197,21 +235,18 @@ static int spm_range_mm(struct spm_region *r, unsigned long start,
 
 	if (mmap_read_lock_killable(mm))
 		return -EINTR;
-	/* First see that all is there: a request is done whole or not begun. */
 	for (addr = start; addr < end && !err;) {
 		struct vm_area_struct *vma = vma_lookup(mm, addr);
 
-		if (!vma || vma->vm_ops != &spm_vm_ops ||
-		    spm_vma_region(vma) != r)
-			err = -ENOMEM;
-		else
+		err = spm_check_vma(r, vma, end, advice);
+		if (!err)
 			addr = vma->vm_end;
 	}
 	for (addr = start; addr < end && !err;) {
 		struct vm_area_struct *vma = vma_lookup(mm, addr);
 		unsigned long stop = min(vma->vm_end, end);
 
-		err = spm_range_vma(r, vma, addr, stop, fn);
+		err = spm_range_vma(r, vma, addr, stop, advice->fn);
 		addr = stop;
 	}
 	mmap_read_unlock(mm);
@@ -293,32 +328,38 @@ static int spm_advise_offset(struct spm_region *r, const struct spm_advise *a)
 	}
 }
 
+static const struct spm_advice spm_advices[] = {
+	[SPM_ADV_PREFAULT] = { spm_adv_prefault, .touches = true, .write = true },
+	[SPM_ADV_PROMOTE] = { spm_adv_promote, .touches = true, .write = true },
+	[SPM_ADV_DEMOTE] = { spm_adv_demote },
+	[SPM_ADV_DISCARD] = { spm_adv_discard, .write = true },
+};
+
 /**
  * spm_advise() - SPM_IOC_ADVISE
- * @r:	region of the descriptor
- * @a:	arguments, flags checked; the descriptor may write if @a needs it
+ * @r:		region of the descriptor
+ * @a:		arguments, flags and padding checked
+ * @write:	the descriptor is open for writing
  *
  * Context: process context, may sleep, no lock held.
  * Return: 0 or a negative errno as the user interface documents it.
  */
-int spm_advise(struct spm_region *r, const struct spm_advise *a)
+int spm_advise(struct spm_region *r, const struct spm_advise *a, bool write)
 {
-	static int (* const fns[])(struct spm_range *) = {
-		[SPM_ADV_PREFAULT] = spm_adv_prefault,
-		[SPM_ADV_PROMOTE] = spm_adv_promote,
-		[SPM_ADV_DEMOTE] = spm_adv_demote,
-		[SPM_ADV_DISCARD] = spm_adv_discard,
-	};
+	const struct spm_advice *advice;
 	int err;
 
-	if (a->advice >= ARRAY_SIZE(fns) || !fns[a->advice])
+	if (a->advice >= ARRAY_SIZE(spm_advices) || !spm_advices[a->advice].fn)
 		return -EINVAL;
+	advice = &spm_advices[a->advice];
+	if (advice->write && !write)
+		return -EBADF;
 	err = spm_check_range(a->start, a->len);
 	if (err || !a->len)
 		return err;
 	if (a->flags & SPM_ADVISE_BY_OFFSET)
 		return spm_advise_offset(r, a);
-	return spm_range_mm(r, a->start, a->start + a->len, fns[a->advice]);
+	return spm_range_mm(r, a->start, a->start + a->len, advice);
 }
 
 /* Pages that one round of mincore describes: a slot, and never across one. */

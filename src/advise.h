@@ -7,7 +7,7 @@
 
 #include "region.h"
 
-int spm_advise(struct spm_region *r, const struct spm_advise *a);
+int spm_advise(struct spm_region *r, const struct spm_advise *a, bool write);
 int spm_mincore(struct spm_region *r, const struct spm_mincore *m);
 
 #endif /* SPM_ADVISE_H */

@@ -175,9 +175,7 @@ static int spm_ioc_advise(struct spm_region *r, void __user *arg, bool write)
 		return err;
 	if (a.flags & ~SPM_ADVISE_BY_OFFSET || a.pad)
 		return -EINVAL;
-	if (!write && a.advice != SPM_ADV_DEMOTE)
-		return -EBADF;
-	return spm_advise(r, &a);
+	return spm_advise(r, &a, write);
 }
 
 static int spm_ioc_mincore(struct spm_region *r, void __user *arg)
