@@ -122,8 +122,9 @@ TEST_F(spm, faults_against_promotions)
 	r.p = spm_map(r.fd, LEN, 0, SPM_RW);
 	for (i = 0; i < PAGES; i++) {
 		word = (volatile uint64_t *)(r.p + i * SPM_PAGE);
-		if (*word)
+		if (*word) {
 			EXPECT_EQ(spm_word(i, 0, 0), *word);
+		}
 	}
 	spm_fill(r.p, 0, PAGES, 7);
 	EXPECT_EQ(-1, spm_wrong(r.p, 0, PAGES, 7));
