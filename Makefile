@@ -23,6 +23,7 @@ install: modules
 	install -D -m 644 include/uapi/linux/superpmap.h $(DESTDIR)$(PREFIX)/include/linux/superpmap.h
 	install -d $(DESTDIR)/usr/lib/udev/rules.d
 	install -m 644 $(wildcard tools/udev/*.rules) $(DESTDIR)/usr/lib/udev/rules.d/
+	install -D -m 644 tools/udev/superpmap.conf $(DESTDIR)/usr/lib/sysusers.d/superpmap.conf
 	$(MAKE) $(quiet) -C tools/spmctl OUT=$(CURDIR)/build/tools DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) install
 
 run:
