@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Requests on a range.
+ * SPM_IOC_ADVISE: populate, promote, demote, discard on request.
  *
  * By address: one VMA at a time, and of it one slot at a time, with mmap_lock
- * of the caller's mm held for reading.  No user memory is touched under any
- * lock, because the buffer may lie in a mapping of ours.
+ * of the caller's mm held for reading.
  */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/uaccess.h>
 
 #include "advise.h"
 #include "fault.h"
@@ -253,7 +251,14 @@ static int spm_range_mm(struct spm_region *r, unsigned long start,
 	return err;
 }
 
-static int spm_check_range(u64 start, u64 len)
+/**
+ * spm_check_range() - may [@start, @start + @len) be a range of a request?
+ * @start:	bytes
+ * @len:	bytes
+ *
+ * Return: 0, or -EINVAL if it is not made of whole pages or wraps around.
+ */
+int spm_check_range(u64 start, u64 len)
 {
 	if (!IS_ALIGNED(start | len, PAGE_SIZE) || start + len < start)
 		return -EINVAL;
@@ -360,107 +365,4 @@ int spm_advise(struct spm_region *r, const struct spm_advise *a, bool write)
 	if (a->flags & SPM_ADVISE_BY_OFFSET)
 		return spm_advise_offset(r, a);
 	return spm_range_mm(r, a->start, a->start + a->len, advice);
-}
-
-/* Pages that one round of mincore describes: a slot, and never across one. */
-struct spm_mincore_round {
-	unsigned long addr;
-	unsigned int n;
-	struct spm_pte pte[SPM_SLOT_PAGES];
-	u8 vec[SPM_SLOT_PAGES];
-};
-
-static u8 spm_mincore_page(const struct spm_reserv *rv, unsigned int i,
-			   const struct spm_pte *pte)
-{
-	u8 v = 0;
-
-	if (rv && spm_reserv_populated(rv, i))
-		v |= SPM_MINCORE_INCORE;
-	if (rv && spm_reserv_dirty(rv, i))
-		v |= SPM_MINCORE_MODIFIED;
-	if (pte->present) {
-		v |= SPM_MINCORE_MAPPED;
-		if (pte->young)
-			v |= SPM_MINCORE_REFERENCED;
-		if (pte->writable)
-			v |= SPM_MINCORE_WRITABLE;
-		if (pte->huge)
-			v |= SPM_PSIND_2M << SPM_MINCORE_PSIND_SHIFT;
-	}
-	return v;
-}
-
-/* Describe what of [m->addr, end) one slot and one PMD cover. */
-static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
-			     unsigned long end)
-{
-	struct mm_struct *mm = current->mm;
-	struct vm_area_struct *vma;
-	struct spm_slot *slot;
-	unsigned int i, k;
-	pgoff_t pgoff;
-
-	if (mmap_read_lock_killable(mm))
-		return -EINTR;
-	vma = vma_lookup(mm, m->addr);
-	if (!vma || vma->vm_ops != &spm_vm_ops || spm_vma_region(vma) != r) {
-		mmap_read_unlock(mm);
-		return -ENOMEM;
-	}
-	pgoff = linear_page_index(vma, m->addr);
-	i = pgoff & (SPM_SLOT_PAGES - 1);
-	end = min3(end, vma->vm_end, ALIGN(m->addr + 1, PMD_SIZE));
-	m->n = min((end - m->addr) >> PAGE_SHIFT,
-		   (unsigned long)SPM_SLOT_PAGES - i);
-	slot = spm_object_find_slot(&r->object, pgoff >> SPM_SLOT_SHIFT);
-	if (slot)
-		mutex_lock(&slot->lock);
-	spm_pt_read(mm, m->addr, m->n, m->pte);
-	for (k = 0; k < m->n; k++)
-		m->vec[k] = spm_mincore_page(slot ? slot->reserv : NULL, i + k,
-					     &m->pte[k]);
-	if (slot)
-		mutex_unlock(&slot->lock);
-	mmap_read_unlock(mm);
-	return 0;
-}
-
-/**
- * spm_mincore() - SPM_IOC_MINCORE
- * @r:	region of the descriptor
- * @m:	arguments, flags checked
- *
- * A snapshot slot by slot; nothing holds the pages still in between.
- *
- * Context: process context, may sleep, no lock held.
- * Return: 0 or a negative errno as the user interface documents it.
- */
-int spm_mincore(struct spm_region *r, const struct spm_mincore *m)
-{
-	u8 __user *vec = u64_to_user_ptr(m->vec);
-	struct spm_mincore_round *round;
-	int err;
-
-	err = spm_check_range(m->start, m->len);
-	if (err || !m->len)
-		return err;
-	round = kvmalloc_obj(*round, GFP_KERNEL_ACCOUNT);
-	if (!round)
-		return -ENOMEM;
-	round->addr = m->start;
-	while (round->addr < m->start + m->len) {
-		err = spm_mincore_round(r, round, m->start + m->len);
-		if (err)
-			break;
-		if (copy_to_user(vec, round->vec, round->n)) {
-			err = -EFAULT;
-			break;
-		}
-		vec += round->n;
-		round->addr += (unsigned long)round->n << PAGE_SHIFT;
-		cond_resched();
-	}
-	kvfree(round);
-	return err;
 }

@@ -7,6 +7,7 @@
 
 #include "region.h"
 
+int spm_check_range(u64 start, u64 len);
 int spm_advise(struct spm_region *r, const struct spm_advise *a, bool write);
 int spm_mincore(struct spm_region *r, const struct spm_mincore *m);
 
