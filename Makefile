@@ -14,13 +14,17 @@ export V SMP ACCEL
 
 modules:
 	@$(VM)/kernel-fits '$(KDIR)'
-	@mkdir -p $(OUT)
+	@mkdir -p $(OUT) build/tools
 	@$(MAKE) $(quiet) -C '$(KDIR)' M=$(CURDIR) MO=$(OUT) modules
 	@echo "built $(OUT)/superpmap.ko"
 
 install: modules
 	$(MAKE) $(quiet) -C '$(KDIR)' M=$(CURDIR) MO=$(OUT) modules_install
 	install -D -m 644 include/uapi/linux/superpmap.h $(DESTDIR)$(PREFIX)/include/linux/superpmap.h
+	install -d $(DESTDIR)/usr/lib/udev/rules.d
+	install -m 644 $(wildcard tools/udev/*.rules) $(DESTDIR)/usr/lib/udev/rules.d/
+	install -D -m 644 tools/udev/superpmap.conf $(DESTDIR)/usr/lib/sysusers.d/superpmap.conf
+	$(MAKE) $(quiet) -C tools/spmctl OUT=$(CURDIR)/build/tools DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) install
 
 run:
 	@$(VM)/demo $(if $(KERNEL),--kernel $(KERNEL))
@@ -44,7 +48,7 @@ clean:
 
 help:
 	@echo 'make                       build the module for the running kernel, or for KDIR=...'
-	@echo 'make install               install it, and the header for programs'
+	@echo 'make install               install it with spmctl, the udev rule and the header for programs'
 	@echo 'make run                   set up a virtual machine, load the module in it and show what it does'
 	@echo 'make check                 run every test, on the debug kernel and on the stock kernels'
 	@echo 'make check-harness         test the harness of the tests itself'

@@ -159,6 +159,36 @@ static void content_of_the_rest(struct kunit *test)
 	depopulate(slot, 0, SPM_SLOT_PAGES);
 }
 
+/*
+ * Pages are cleared when they go only if the rest of the block must stay known
+ * to be zeros; a block that goes back whole is not worth the work.
+ */
+static void clean_block_stays_clean(struct kunit *test)
+{
+	struct spm_slot *slot = make_slot(test, 0);
+	struct spm_reserv *rv;
+	unsigned int i;
+
+	populate(test, slot, 0, 4);
+	rv = slot->reserv;
+	if (spm_reserv_loose(rv)) {
+		depopulate(slot, 0, 4);
+		kunit_skip(test, "no free 2 MB block");
+	}
+	__set_bit(SPM_RV_ZEROED, &rv->flags);
+	for (i = 0; i < 4; i++)
+		spm_test_page_fill(spm_reserv_page(rv, i), 0x77);
+	depopulate(slot, 1, 3);
+	KUNIT_EXPECT_TRUE(test, test_bit(SPM_RV_ZEROED, &rv->flags));
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 1), 0));
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 2), 0));
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 3), 0x77));
+	/* Again by the same range: nothing there that could be the whole. */
+	depopulate(slot, 1, 3);
+	KUNIT_EXPECT_TRUE(test, test_bit(SPM_RV_ZEROED, &rv->flags));
+	depopulate(slot, 0, SPM_SLOT_PAGES);
+}
+
 /* Everything that an object may hold when it dies: the module's gauges tell. */
 static void destroy_frees_everything(struct kunit *test)
 {
@@ -331,6 +361,7 @@ static struct kunit_case object_cases[] = {
 	KUNIT_CASE(depopulate_ranges),
 	KUNIT_CASE(empty_reservation_goes_back),
 	KUNIT_CASE(content_of_the_rest),
+	KUNIT_CASE(clean_block_stays_clean),
 	KUNIT_CASE(destroy_frees_everything),
 	KUNIT_CASE_SLOW(one_slot_for_all),
 	KUNIT_CASE(one_reservation_for_all),

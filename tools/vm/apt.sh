@@ -48,15 +48,17 @@ apt_write_config()
 # apt_update: fetch the package lists, unless that was done in the last week.
 apt_update()
 {
-	local stamp=$APT/updated
+	local stamp=$APT/updated start=$SECONDS
 	if [ -e "$stamp" ] && [ -z "${SPM_UPDATE:-}" ] && [ -z "$(find "$stamp" -mtime +7)" ]; then
 		return
 	fi
 	mkdir -p "$APT"
+	say "set-up: package lists of trixie ..."
 	apt_write_config
 	if apt-get -c "$APT/conf" -qq update >"$APT/update.log" 2>&1 &&
 	   ! grep -q '^[EW]:.*Failed to fetch' "$APT/update.log"; then
 		touch "$stamp"
+		[ $((SECONDS - start)) -lt 2 ] || say "set-up: package lists of trixie: $((SECONDS - start)) s"
 		rm -f "$APT"/resolved-*
 	elif [ -e "$stamp" ]; then
 		say "set-up: the mirror cannot be reached: going on with the package lists of $(date -r "$stamp" +%F)"
