@@ -36,7 +36,7 @@ static void populate(struct kunit *test, struct spm_slot *slot,
 	mutex_lock(&slot->lock);
 	err = spm_slot_reserve(object(test), slot, NULL, 0);
 	for (; !err && first < end; first++)
-		err = min(spm_reserv_populate(slot->reserv, first, NULL, 0), 0);
+		err = min(spm_reserv_populate(slot->reserv, first, NULL, 0, SPM_POPULATE_FAULT), 0);
 	mutex_unlock(&slot->lock);
 	KUNIT_ASSERT_EQ(test, err, 0);
 }
@@ -175,17 +175,18 @@ static void clean_block_stays_clean(struct kunit *test)
 		depopulate(slot, 0, 4);
 		kunit_skip(test, "no free 2 MB block");
 	}
-	__set_bit(SPM_RV_ZEROED, &rv->flags);
+	bitmap_zero(rv->stale, SPM_SLOT_PAGES);
 	for (i = 0; i < 4; i++)
 		spm_test_page_fill(spm_reserv_page(rv, i), 0x77);
 	depopulate(slot, 1, 3);
-	KUNIT_EXPECT_TRUE(test, test_bit(SPM_RV_ZEROED, &rv->flags));
+	/* Again by the same range: nothing there that could be the whole. */
+	depopulate(slot, 1, 3);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->stale, SPM_SLOT_PAGES), 2);
+	populate(test, slot, 1, 3);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->stale, SPM_SLOT_PAGES), 0);
 	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 1), 0));
 	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 2), 0));
 	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 3), 0x77));
-	/* Again by the same range: nothing there that could be the whole. */
-	depopulate(slot, 1, 3);
-	KUNIT_EXPECT_TRUE(test, test_bit(SPM_RV_ZEROED, &rv->flags));
 	depopulate(slot, 0, SPM_SLOT_PAGES);
 }
 
@@ -284,7 +285,7 @@ static int race_for_pages(void *arg)
 	for (i = me->id; slot && i < SPM_SLOT_PAGES; i += RACERS) {
 		mutex_lock(&slot->lock);
 		if (spm_slot_reserve(race->obj, slot, NULL, 0) ||
-		    spm_reserv_populate(slot->reserv, i, NULL, 0) < 0)
+		    spm_reserv_populate(slot->reserv, i, NULL, 0, SPM_POPULATE_FAULT) < 0)
 			race->err = -ENOMEM;
 		else
 			spm_reserv_set_dirty(slot->reserv, i);
