@@ -36,7 +36,7 @@ static void populate(struct kunit *test, struct spm_slot *slot,
 	mutex_lock(&slot->lock);
 	err = spm_slot_reserve(object(test), slot, NULL, 0);
 	for (; !err && first < end; first++)
-		err = min(spm_reserv_populate(slot->reserv, first, NULL, 0), 0);
+		err = min(spm_reserv_populate(slot->reserv, first, NULL, 0, SPM_POPULATE_FAULT), 0);
 	mutex_unlock(&slot->lock);
 	KUNIT_ASSERT_EQ(test, err, 0);
 }
@@ -159,6 +159,37 @@ static void content_of_the_rest(struct kunit *test)
 	depopulate(slot, 0, SPM_SLOT_PAGES);
 }
 
+/*
+ * Pages are cleared when they go only if the rest of the block must stay known
+ * to be zeros; a block that goes back whole is not worth the work.
+ */
+static void clean_block_stays_clean(struct kunit *test)
+{
+	struct spm_slot *slot = make_slot(test, 0);
+	struct spm_reserv *rv;
+	unsigned int i;
+
+	populate(test, slot, 0, 4);
+	rv = slot->reserv;
+	if (spm_reserv_loose(rv)) {
+		depopulate(slot, 0, 4);
+		kunit_skip(test, "no free 2 MB block");
+	}
+	bitmap_zero(rv->stale, SPM_SLOT_PAGES);
+	for (i = 0; i < 4; i++)
+		spm_test_page_fill(spm_reserv_page(rv, i), 0x77);
+	depopulate(slot, 1, 3);
+	/* Again by the same range: nothing there that could be the whole. */
+	depopulate(slot, 1, 3);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->stale, SPM_SLOT_PAGES), 2);
+	populate(test, slot, 1, 3);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->stale, SPM_SLOT_PAGES), 0);
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 1), 0));
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 2), 0));
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 3), 0x77));
+	depopulate(slot, 0, SPM_SLOT_PAGES);
+}
+
 /* Everything that an object may hold when it dies: the module's gauges tell. */
 static void destroy_frees_everything(struct kunit *test)
 {
@@ -254,7 +285,7 @@ static int race_for_pages(void *arg)
 	for (i = me->id; slot && i < SPM_SLOT_PAGES; i += RACERS) {
 		mutex_lock(&slot->lock);
 		if (spm_slot_reserve(race->obj, slot, NULL, 0) ||
-		    spm_reserv_populate(slot->reserv, i, NULL, 0) < 0)
+		    spm_reserv_populate(slot->reserv, i, NULL, 0, SPM_POPULATE_FAULT) < 0)
 			race->err = -ENOMEM;
 		else
 			spm_reserv_set_dirty(slot->reserv, i);
@@ -331,6 +362,7 @@ static struct kunit_case object_cases[] = {
 	KUNIT_CASE(depopulate_ranges),
 	KUNIT_CASE(empty_reservation_goes_back),
 	KUNIT_CASE(content_of_the_rest),
+	KUNIT_CASE(clean_block_stays_clean),
 	KUNIT_CASE(destroy_frees_everything),
 	KUNIT_CASE_SLOW(one_slot_for_all),
 	KUNIT_CASE(one_reservation_for_all),

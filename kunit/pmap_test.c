@@ -340,7 +340,7 @@ static void enter_2m_refuses_what_is_wrong(struct kunit *test)
 				VM_FAULT_SIGBUS);
 		/* Full, but not all dirty. */
 		KUNIT_EXPECT_GE(test, spm_reserv_populate(at.slot->reserv, LAST,
-							  NULL, 0), 0);
+							  NULL, 0, SPM_POPULATE_FAULT), 0);
 		KUNIT_EXPECT_EQ(test, spm_pmap_enter_2m(at.pm, &at.pl,
 							at.slot->reserv, true,
 							SPM_PROMOTE_FAULT),

@@ -45,7 +45,8 @@ static struct spm_reserv *alloc_block(struct kunit *test, pgoff_t index)
 
 static void populate(struct kunit *test, struct spm_reserv *rv, unsigned int i)
 {
-	KUNIT_ASSERT_GE(test, spm_reserv_populate(rv, i, NULL, 0), 0);
+	KUNIT_ASSERT_GE(test, spm_reserv_populate(rv, i, NULL, 0,
+						      SPM_POPULATE_FAULT), 0);
 }
 
 static void populate_range(struct kunit *test, struct spm_reserv *rv,
@@ -307,7 +308,8 @@ static void double_populate(struct kunit *test)
 	populate(test, rv, 9);
 	spm_test_page_fill(spm_reserv_page(rv, 9), 0x5a);
 	kunit_warning_suppress(test) {
-		KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, 9, NULL, 0),
+		KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, 9, NULL, 0,
+							  SPM_POPULATE_FAULT),
 				-EEXIST);
 		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
 	}
@@ -365,18 +367,16 @@ static void zeroed_at_populate(struct kunit *test)
 	struct spm_reserv *rv = alloc_block(test, 0);
 	unsigned int i;
 
-	__clear_bit(SPM_RV_ZEROED, &rv->flags);
+	bitmap_fill(rv->stale, SPM_SLOT_PAGES);
 	fill_block(rv, 0xa5);
 	for (i = 0; i < ARRAY_SIZE(pages); i++) {
 		struct page *page = folio_page(rv->folio, pages[i]);
 
-		KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, pages[i], NULL, 0),
-				1);
+		populate(test, rv, pages[i]);
 		KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
 		spm_test_page_fill(page, 0x11);
 		spm_reserv_depopulate(rv, pages[i]);
-		KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, pages[i], NULL, 0),
-				1);
+		populate(test, rv, pages[i]);
 		KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
 	}
 	/* No more than that: neighbours cost nothing until they are used. */
@@ -389,21 +389,25 @@ static void zeroed_at_populate(struct kunit *test)
 	spm_reserv_free(rv);
 }
 
-/* A block that the allocator cleared: not again, and it stays clean. */
+/* A block that the allocator cleared: again only what was in use since. */
 static void zeroed_by_allocator(struct kunit *test)
 {
 	struct spm_reserv *rv = alloc_block(test, 0);
 	struct page *page = folio_page(rv->folio, LAST);
 
 	fill_block(rv, 0);
-	__set_bit(SPM_RV_ZEROED, &rv->flags);
-	KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, LAST, NULL, 0), 0);
-	spm_test_page_fill(page, 0x11);
-	spm_reserv_depopulate(rv, LAST);
-	KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
-	KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, LAST, NULL, 0), 0);
-	KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
+	bitmap_zero(rv->stale, SPM_SLOT_PAGES);
+	populate(test, rv, LAST);
 	EXPECT_STAT(test, counters(test), zeroed, 0);
+	spm_reserv_depopulate(rv, LAST);
+	/* A store that comes late must not be seen. */
+	spm_test_page_fill(page, 0x11);
+	populate(test, rv, LAST);
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(page, 0));
+	EXPECT_STAT(test, counters(test), zeroed, 1);
+	populate(test, rv, 0);
+	EXPECT_STAT(test, counters(test), zeroed, 1);
+	spm_reserv_depopulate(rv, 0);
 	spm_reserv_depopulate(rv, LAST);
 	spm_reserv_free(rv);
 }
@@ -503,7 +507,7 @@ static void loose_without_memory(struct kunit *test)
 	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_page);
 	rv = alloc(test, 0);
 	KUNIT_ASSERT_TRUE(test, spm_reserv_loose(rv));
-	KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, 4, NULL, 0), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, spm_reserv_populate(rv, 4, NULL, 0, SPM_POPULATE_FAULT), -ENOMEM);
 	expect_state(test, rv, 0);
 	kunit_deactivate_static_stub(test, spm_folio_alloc);
 	populate(test, rv, 4);

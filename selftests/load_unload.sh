@@ -102,7 +102,7 @@ for node in /dev/superpmap /dev/superpmap0 /dev/superpmap1 /dev/superpmap2; do
 done
 check "use count is 0" is "$(refcnt)" 0
 insmod "$MODULE" 2>$TMP/err
-check "a second load is refused" is $? 1
+check "a second load is refused" [ $? != 0 ]
 check "... as existing" grep -q "File exists" $TMP/err
 cp "$MODULE" $TMP/other_name.ko
 check "so is one of a copy with another file name" fails insmod $TMP/other_name.ko

@@ -112,8 +112,8 @@ TEST_F(spm, single_pages_instead)
 /* Fault after fault in several threads, each allocating a page of its own. */
 static void *fill_every_fourth(void *arg)
 {
-	char *p = *(char **)arg;
 	static atomic_uint next;
+	char *p = *(char **)arg;
 	unsigned int me = atomic_fetch_add(&next, 1) % 4;
 	size_t i;
 

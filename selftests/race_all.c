@@ -36,7 +36,7 @@ static struct world *world;
 
 /* Of this process. */
 static unsigned int me;
-static _Atomic(char *) slot_at[SLOTS];	/* where each slot is mapped */
+static char *_Atomic slot_at[SLOTS];	/* where each slot is mapped */
 static char *place[SLOTS][2];		/* the two places where it may be */
 
 static bool stopped(void)

@@ -11,6 +11,8 @@
  */
 #include "spm_test.h"
 
+#include <sys/socket.h>
+
 #define SEED	5
 
 enum step { UNMAP_A, UNMAP_B, CLOSE_FD, CLOSE_DUP, CHILD_EXIT, STEPS };
@@ -92,6 +94,14 @@ static void take(struct holder *h, enum step s)
 	}
 }
 
+/* The two descriptors are alike: only orders in which the first goes first. */
+static bool worth_it(const int *p)
+{
+	while (*p != CLOSE_FD && *p != CLOSE_DUP)
+		p++;
+	return *p == CLOSE_FD;
+}
+
 static bool next_permutation(int *p, int n)
 {
 	int i = n - 2, j = n - 1, t;
@@ -117,6 +127,8 @@ TEST_F(spm, every_order)
 	int i;
 
 	do {
+		if (!worth_it(order))
+			continue;
 		hold(&h);
 		/* One open file, however many descriptors and mappings. */
 		ASSERT_EQ(base + 1, spm_refcnt());
@@ -319,6 +331,78 @@ static int hold_mapping(void *arg)
 	close(h->copy);
 	ret = read(h->child_pipe[0], &c, 1);
 	return ret || map[0] != 3;
+}
+
+static void send_fd(int sock, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = "", c = 0;
+	struct iovec iov = { &c, 1 };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &fd, sizeof(int));
+	if (sendmsg(sock, &m, 0) != 1)
+		spm_die("sendmsg");
+}
+
+static int receive_fd(int sock)
+{
+	char control[CMSG_SPACE(sizeof(int))], c;
+	struct iovec iov = { &c, 1 };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control, .msg_controllen = sizeof(control),
+	};
+	int fd;
+
+	if (recvmsg(sock, &m, 0) != 1 || !CMSG_FIRSTHDR(&m))
+		spm_die("recvmsg");
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
+	return fd;
+}
+
+static int sender(void *arg)
+{
+	int fd = spm_open();
+	char *map = spm_map(fd, SPM_SLOT, 0, SPM_RW);
+
+	spm_promoted(fd, map, SPM_SLOT, 0, SEED);
+	send_fd(*(int *)arg, fd);
+	return 0;
+}
+
+/* A message that nobody has read yet is all that holds the region. */
+TEST_F(spm, descriptor_in_flight)
+{
+	long long base = spm_refcnt();
+	int sock[2], fd;
+	char *map;
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, sock))
+		SKIP(return, "no unix sockets");
+	ASSERT_EQ(0, spm_fork_run(sender, &sock[1]));
+	ASSERT_EQ(base + 1, spm_refcnt());
+	fd = receive_fd(sock[0]);
+	ASSERT_EQ(base + 1, spm_refcnt());
+	map = spm_map(fd, SPM_SLOT, 0, SPM_RW);
+	ASSERT_EQ(-1, spm_wrong(map, 0, 512, SEED));
+	ASSERT_EQ(512, spm_count_2m(fd, map, SPM_SLOT));
+	close(fd);
+	spm_unmap(map, SPM_SLOT);
+	ASSERT_EQ(base, spm_refcnt());
+
+	/* Never read: it goes with the sockets. */
+	ASSERT_EQ(0, spm_fork_run(sender, &sock[1]));
+	ASSERT_EQ(base + 1, spm_refcnt());
+	close(sock[0]);
+	close(sock[1]);
+	wait_refcnt(_metadata, base);
 }
 
 /* The use count follows open files, not descriptors and not mappings. */

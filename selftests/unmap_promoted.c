@@ -183,6 +183,30 @@ TEST_F(spm, page_by_page)
 	ASSERT_EQ(0, spm_consistent(fd));
 }
 
+/*
+ * Slots of one mapping unmapped one after the other: the gauge of superpages
+ * follows at once, without anybody having looked at page tables.
+ */
+TEST_F(spm, gauge_follows_each_slot)
+{
+	int fd = spm_open(), i;
+	struct spm_stats before;
+	char *map;
+
+	map = spm_map(fd, 4 * SPM_SLOT, 0, SPM_RW);
+	ASSERT_EQ(0, spm_advise(fd, map, 4 * SPM_SLOT, SPM_ADV_PROMOTE));
+	spm_stats(fd, &before);
+	ASSERT_EQ(4, before.live);
+	for (i = 1; i <= 4; i++) {
+		/* 2, 0, 3, 1: from the middle, from the ends, the last */
+		spm_unmap(map + (i * 2 + i / 3) % 4 * SPM_SLOT, SPM_SLOT);
+		ASSERT_EQ(-i, spm_delta(fd, &before, live));
+		ASSERT_EQ(i, spm_delta(fd, &before, removals));
+	}
+	ASSERT_EQ(0, spm_delta(fd, &before, demotions));
+	ASSERT_EQ(0, spm_consistent(fd));
+}
+
 /* Nobody unmaps: exit does it. */
 static int exit_with_entries(void *arg)
 {

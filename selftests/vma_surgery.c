@@ -315,6 +315,60 @@ TEST_F(spm, dirty_survives_every_cut)
 	ASSERT_EQ(0, spm_consistent(fd));
 }
 
+struct second {
+	int fd;
+	int ready, go;
+};
+
+/* Has the slot by a 2 MB entry of its own throughout. */
+static int second_mapping(void *arg)
+{
+	struct second *s = arg;
+	char *map = spm_map(s->fd, SPM_SLOT, 0, SPM_RW);
+	char c = 0;
+
+	spm_stamp(map + 200 * SPM_PAGE, 200, SEED + 1);
+	spm_child_check(spm_count_2m(s->fd, map, SPM_SLOT) == 512, "2 MB");
+	if (write(s->ready, &c, 1) != 1 || read(s->go, &c, 1) != 1)
+		return 1;
+	spm_child_check(spm_count_2m(s->fd, map, SPM_SLOT) == 512, "2 MB");
+	spm_child_check(spm_count_dirty(s->fd, map, SPM_SLOT) == 512, "dirty");
+	spm_child_check(spm_wrong(map, 0, 200, SEED) == -1, "data");
+	spm_child_check(spm_wrong(map + 201 * SPM_PAGE, 201, 311, SEED) == -1,
+			"data");
+	return 0;
+}
+
+/* One process cuts, unmaps and moves; the entry of another is its own. */
+TEST_F(spm, other_process_keeps_its_superpage)
+{
+	int ready[2], go[2], fd = spm_open();
+	struct second s = { .fd = fd };
+	unsigned int c;
+	char *map, x = 0;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(ready));
+	ASSERT_EQ(0, pipe(go));
+	s.ready = ready[1];
+	s.go = go[0];
+	map = spm_map(fd, SPM_SLOT, 0, SPM_RW);
+	spm_promoted(fd, map, SPM_SLOT, 0, SEED);
+	pid = spm_fork(second_mapping, &s);
+	ASSERT_EQ(1, read(ready[0], &x, 1));
+	for (c = 0; c < ARRAY_SIZE(cuts); c++) {
+		spm_map_at(map, fd, SPM_SLOT, 0, SPM_RW);
+		spm_touch_read(map, SPM_SLOT);
+		cuts[c].fn(map + (c + 1) * SPM_PAGE, SPM_PAGE);
+		ASSERT_TRUE(spm_stamped(map + 200 * SPM_PAGE, 200, SEED + 1));
+		ASSERT_EQ(0, spm_consistent(fd));
+	}
+	spm_unmap(map, SPM_SLOT);
+	ASSERT_EQ(1, write(go[1], &x, 1));
+	ASSERT_EQ(0, spm_wait(pid));
+	ASSERT_EQ(0, spm_consistent(fd));
+}
+
 /* Cut into single pages one after the other, in a scattered order. */
 TEST_F(spm, cut_to_pieces)
 {

@@ -7,7 +7,6 @@
  */
 #include <linux/mm.h>
 #include <linux/pagemap.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 
 #include "advise.h"
@@ -34,18 +33,26 @@ static bool spm_range_whole(const struct spm_range *g)
 	return !g->first && g->end == SPM_SLOT_PAGES && g->pl.fits;
 }
 
+/* EFAULT is for pointers: a region that shrinks under us is out of range. */
+static int spm_fault_errno(vm_fault_t ret)
+{
+	if (ret & VM_FAULT_SIGBUS)
+		return -ENOMEM;
+	if (ret & VM_FAULT_SIGSEGV)
+		return -EACCES;
+	return vm_fault_to_errno(ret, 0);
+}
+
 /*
  * Fault pages of a slot in, as a touch would.  handle_mm_fault() builds the
  * upper page-table levels, which a module cannot.
  */
 static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
 {
-	unsigned int flags = FAULT_FLAG_USER;
 	struct vm_area_struct *vma = g->pl.vma;
+	unsigned int flags = vma->vm_flags & VM_WRITE ? FAULT_FLAG_WRITE : 0;
 	unsigned int i;
 
-	if (vma->vm_flags & VM_WRITE)
-		flags |= FAULT_FLAG_WRITE;
 	for (i = first; i < end; i++) {
 		vm_fault_t ret;
 
@@ -54,7 +61,7 @@ static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
 		ret = handle_mm_fault(vma, spm_place_addr(&g->pl, i), flags,
 				      NULL);
 		if (ret & VM_FAULT_ERROR)
-			return vm_fault_to_errno(ret, 0);
+			return spm_fault_errno(ret);
 		/* A 2 MB entry that serves: the rest is done. */
 		if (g->pl.fits &&
 		    spm_pt_state(spm_pt_pmd(vma->vm_mm, g->pl.addr)) ==
@@ -68,14 +75,18 @@ static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
  * Lock the slot, and find the place again: only now does the size of the region
  * stand still for it.
  */
-static void spm_range_lock(struct spm_range *g)
+static int spm_range_lock(struct spm_range *g)
 {
 	struct vm_area_struct *vma = g->pl.vma;
 
-	mutex_lock(&g->slot->lock);
+	if (spm_pmap_prepare(&g->map->pmap, g->slot->index))
+		return -ENOMEM;
+	if (mutex_lock_killable(&g->slot->lock))
+		return -EINTR;
 	spm_place_init(&g->pl, vma, g->slot->index,
 		       spm_region_pages(g->map->region),
 		       spm_pt_pmd(vma->vm_mm, g->pl.addr));
+	return 0;
 }
 
 static int spm_adv_prefault(struct spm_range *g)
@@ -131,20 +142,26 @@ static int spm_adv_promote(struct spm_range *g)
 	err = spm_touch(g, 0, 1);
 	if (err)
 		return err;
-	spm_range_lock(g);
+	err = spm_range_lock(g);
+	if (err)
+		return err;
 	ret = spm_promote_locked(g);
 	mutex_unlock(&g->slot->lock);
 	/* The table had to stay: the pages fault back one by one. */
 	if (ret & VM_FAULT_FALLBACK)
 		return 0;
-	return ret & VM_FAULT_ERROR ? vm_fault_to_errno(ret, 0) : 0;
+	return ret & VM_FAULT_ERROR ? spm_fault_errno(ret) : 0;
 }
 
 static int spm_adv_demote(struct spm_range *g)
 {
+	int err;
+
 	if (!spm_range_whole(g) || !vma_is_accessible(g->pl.vma))
 		return 0;
-	spm_range_lock(g);
+	err = spm_range_lock(g);
+	if (err)
+		return err;
 	if (g->slot->reserv && g->pl.fits &&
 	    spm_pmd_is_2m(spm_pmap_observe(&g->map->pmap, &g->pl)))
 		spm_pmap_demote(&g->map->pmap, &g->pl, g->slot->reserv,
@@ -161,39 +178,6 @@ static int spm_adv_discard(struct spm_range *g)
 	return 0;
 }
 
-/* The slots of [start, end) in one VMA. */
-static int spm_range_vma(struct spm_region *r, struct vm_area_struct *vma,
-			 unsigned long start, unsigned long end,
-			 int (*fn)(struct spm_range *))
-{
-	pgoff_t pgoff = linear_page_index(vma, start);
-	pgoff_t last = linear_page_index(vma, end - 1);
-	struct spm_range g = { .map = spm_map_of(vma) };
-	int err;
-
-	if (!g.map)
-		return -ENOMEM;
-	while (pgoff <= last) {
-		pgoff_t slot = pgoff >> SPM_SLOT_SHIFT;
-		pgoff_t first = slot << SPM_SLOT_SHIFT;
-
-		g.first = pgoff - first;
-		g.end = min(last - first + 1, (pgoff_t)SPM_SLOT_PAGES);
-		g.slot = spm_object_slot(&r->object, slot);
-		if (!g.slot || spm_pmap_prepare(&g.map->pmap, slot))
-			return -ENOMEM;
-		spm_place_init(&g.pl, vma, slot, spm_region_pages(r), NULL);
-		err = fn(&g);
-		if (err)
-			return err;
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		cond_resched();
-		pgoff = first + SPM_SLOT_PAGES;
-	}
-	return 0;
-}
-
 /**
  * struct spm_advice - what is particular to one request
  * @fn:		acts on one slot of one VMA
@@ -206,6 +190,57 @@ struct spm_advice {
 	bool touches;
 	bool write;
 };
+
+/*
+ * The slot at or after *@index that a request has to do with.  A touch makes
+ * slots, inside the region; others have nothing to do where none is.
+ */
+static struct spm_slot *spm_range_slot(struct spm_region *r, bool touches,
+				       unsigned long *index, pgoff_t last)
+{
+	struct spm_slot *slot;
+
+	if (!touches)
+		return xa_find(&r->object.slots, index, last, XA_PRESENT);
+	if (*index << SPM_SLOT_SHIFT >= spm_region_pages(r))
+		return ERR_PTR(-ENOMEM);
+	slot = spm_object_slot(&r->object, *index);
+	return slot ?: ERR_PTR(-ENOMEM);
+}
+
+/* The slots of [start, end) in one VMA. */
+static int spm_range_vma(struct spm_region *r, struct vm_area_struct *vma,
+			 unsigned long start, unsigned long end,
+			 const struct spm_advice *advice)
+{
+	pgoff_t pgoff = linear_page_index(vma, start);
+	pgoff_t last = linear_page_index(vma, end - 1);
+	unsigned long index = pgoff >> SPM_SLOT_SHIFT;
+	struct spm_range g = { .map = spm_map_of(vma) };
+	int err;
+
+	if (!g.map)
+		return -ENOMEM;
+	for (; index <= last >> SPM_SLOT_SHIFT; index++) {
+		pgoff_t first;
+
+		g.slot = spm_range_slot(r, advice->touches, &index,
+					last >> SPM_SLOT_SHIFT);
+		if (IS_ERR_OR_NULL(g.slot))
+			return PTR_ERR_OR_ZERO(g.slot);
+		first = index << SPM_SLOT_SHIFT;
+		g.first = max(pgoff, first) - first;
+		g.end = min(last - first + 1, (pgoff_t)SPM_SLOT_PAGES);
+		spm_place_init(&g.pl, vma, index, spm_region_pages(r), NULL);
+		err = advice->fn(&g);
+		if (err)
+			return err;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
 
 /* Nothing of a request is done when a part of it cannot be. */
 static int spm_check_vma(struct spm_region *r, struct vm_area_struct *vma,
@@ -244,7 +279,7 @@ static int spm_range_mm(struct spm_region *r, unsigned long start,
 		struct vm_area_struct *vma = vma_lookup(mm, addr);
 		unsigned long stop = min(vma->vm_end, end);
 
-		err = spm_range_vma(r, vma, addr, stop, advice->fn);
+		err = spm_range_vma(r, vma, addr, stop, advice);
 		addr = stop;
 	}
 	mmap_read_unlock(mm);
@@ -268,26 +303,25 @@ int spm_check_range(u64 start, u64 len)
 static int spm_populate_slot(struct spm_region *r, struct spm_slot *slot,
 			     unsigned int first, unsigned int end)
 {
-	struct spm_reserv *rv;
 	unsigned int i = first;
-	int ret = 0;
+	int err = 0;
 
 	lockdep_assert_held(&slot->lock);
 	if ((slot->index << SPM_SLOT_SHIFT) + end > spm_region_pages(r))
 		return -ENOMEM;
 	if (spm_slot_reserve(&r->object, slot, NULL, 0))
 		return -ENOMEM;
-	rv = slot->reserv;
-	for_each_clear_bit_from(i, rv->popmap, end) {
-		ret = spm_reserv_populate(rv, i, NULL, 0);
-		if (ret < 0)
+	for_each_clear_bit_from(i, slot->reserv->popmap, end) {
+		err = spm_reserv_populate(slot->reserv, i, NULL, 0,
+					  SPM_POPULATE_ADVISE);
+		if (!err && fatal_signal_pending(current))
+			err = -EINTR;
+		if (err)
 			break;
-		trace_spm_populate(r->id, (slot->index << SPM_SLOT_SHIFT) + i,
-				   1, ret, SPM_POPULATE_ADVISE);
 	}
 	/* An empty reservation goes back. */
 	spm_slot_depopulate(slot, 0, 0);
-	return min(ret, 0);
+	return err;
 }
 
 /* Populate pages without a mapping. */
@@ -304,7 +338,8 @@ static int spm_populate_offset(struct spm_region *r, pgoff_t first, pgoff_t end)
 		slot = spm_object_slot(&r->object, start >> SPM_SLOT_SHIFT);
 		if (!slot)
 			return -ENOMEM;
-		mutex_lock(&slot->lock);
+		if (mutex_lock_killable(&slot->lock))
+			return -EINTR;
 		err = spm_populate_slot(r, slot, first - start, stop);
 		mutex_unlock(&slot->lock);
 		if (err)

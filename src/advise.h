@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Requests on a range: SPM_IOC_ADVISE and SPM_IOC_MINCORE.
+ * SPM_IOC_ADVISE.
  */
 #ifndef SPM_ADVISE_H
 #define SPM_ADVISE_H
@@ -9,6 +9,5 @@
 
 int spm_check_range(u64 start, u64 len);
 int spm_advise(struct spm_region *r, const struct spm_advise *a, bool write);
-int spm_mincore(struct spm_region *r, const struct spm_mincore *m);
 
 #endif /* SPM_ADVISE_H */

@@ -17,6 +17,7 @@
 #include "advise.h"
 #include "device.h"
 #include "fault.h"
+#include "mincore.h"
 
 /**
  * struct spm_node - a device node
@@ -30,7 +31,8 @@ struct spm_node {
 	char name[16];
 };
 
-static struct spm_node spm_nodes[1 + SPM_MAX_REGIONS];
+/* The generic node, a node for each persistent region, and an empty one. */
+static struct spm_node spm_nodes[1 + SPM_MAX_REGIONS + 1];
 static unsigned int spm_nr_nodes;
 /* All nodes are there: init will not fail any more, so files may be opened. */
 static bool spm_live;
@@ -162,6 +164,8 @@ static int spm_ioc_set_size(struct spm_region *r, void __user *arg, bool write)
 		return -EFBIG;
 	if (!write)
 		return -EBADF;
+	if (r->persistent)
+		return -EPERM;
 	spm_region_set_size(r, a.size);
 	return 0;
 }
@@ -277,29 +281,46 @@ static int spm_node_add(struct spm_node *node)
 	/* Never open to the world by default; a udev rule gives the group. */
 	node->misc.mode = 0660;
 	err = misc_register(&node->misc);
-	if (err) {
+	if (err)
 		pr_err("cannot make /dev/%s: error %d\n", node->name, err);
-		if (node->region)
-			spm_region_put(node->region);
-		node->region = NULL;
-	}
 	return err;
 }
 
-static int spm_node_add_region(struct spm_node *node, unsigned int n,
-			       loff_t size)
+static void spm_put_regions(void)
 {
-	node->region = spm_region_create(true, size);
-	if (IS_ERR(node->region))
-		return PTR_ERR(node->region);
-	snprintf(node->name, sizeof(node->name), "superpmap%u", n);
-	return spm_node_add(node);
+	struct spm_node *node;
+
+	for (node = spm_nodes + 1; node->region; node++) {
+		spm_region_put(node->region);
+		node->region = NULL;
+	}
+}
+
+static int spm_make_regions(const loff_t *sizes, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		struct spm_node *node = &spm_nodes[i + 1];
+		struct spm_region *r = spm_region_create(true, sizes[i]);
+
+		if (IS_ERR(r)) {
+			spm_put_regions();
+			return PTR_ERR(r);
+		}
+		node->region = r;
+		snprintf(node->name, sizeof(node->name), "superpmap%u", i);
+	}
+	return 0;
 }
 
 /**
  * spm_device_init() - make the persistent regions and all device nodes
  * @sizes:	bytes of each persistent region
  * @n:		how many, at most SPM_MAX_REGIONS
+ *
+ * The nodes come last, so that only making a node itself can fail once there is
+ * one that somebody may try to open.
  *
  * Context: module init.
  * Return: 0, or a negative errno with nothing left behind.
@@ -308,18 +329,17 @@ int spm_device_init(const loff_t *sizes, unsigned int n)
 {
 	int err;
 
-	strscpy(spm_nodes[0].name, "superpmap");
-	err = spm_node_add(&spm_nodes[0]);
+	err = spm_make_regions(sizes, n);
 	if (err)
 		return err;
-	for (spm_nr_nodes = 1; spm_nr_nodes <= n; spm_nr_nodes++) {
-		err = spm_node_add_region(&spm_nodes[spm_nr_nodes],
-					  spm_nr_nodes - 1,
-					  sizes[spm_nr_nodes - 1]);
+	strscpy(spm_nodes[0].name, "superpmap");
+	while (spm_nr_nodes <= n) {
+		err = spm_node_add(&spm_nodes[spm_nr_nodes]);
 		if (err) {
 			spm_device_exit();
 			return err;
 		}
+		spm_nr_nodes++;
 	}
 	WRITE_ONCE(spm_live, true);
 	return 0;
@@ -328,17 +348,11 @@ int spm_device_init(const loff_t *sizes, unsigned int n)
 /**
  * spm_device_exit() - undo spm_device_init()
  *
- * Context: module exit, or failed init, when no open has succeeded yet
- * (misc_deregister() waits for one that is being refused).
+ * Context: module exit, or failed init, when no open has succeeded yet.
  */
 void spm_device_exit(void)
 {
-	while (spm_nr_nodes) {
-		struct spm_node *node = &spm_nodes[--spm_nr_nodes];
-
-		misc_deregister(&node->misc);
-		if (node->region)
-			spm_region_put(node->region);
-		node->region = NULL;
-	}
+	while (spm_nr_nodes)
+		misc_deregister(&spm_nodes[--spm_nr_nodes].misc);
+	spm_put_regions();
 }

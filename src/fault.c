@@ -13,32 +13,18 @@
  */
 #include <linux/ktime.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 
 #include "fault.h"
 
-/**
- * spm_fault_populate() - make one page exist
- * @pl:		place; its VMA's memory policy counts
- * @rv:		reservation
- * @i:		index of a page, may be populated already
- * @cause:	for the tracepoint
- *
- * Context: process context, may sleep; slot lock held.
- * Return: 0 or -ENOMEM.
- */
-int spm_fault_populate(const struct spm_place *pl, struct spm_reserv *rv,
-		       unsigned int i, enum spm_populate_cause cause)
+static int spm_fault_populate(const struct spm_place *pl,
+			      struct spm_reserv *rv, unsigned int i,
+			      enum spm_populate_cause cause)
 {
-	int ret;
-
 	if (spm_reserv_populated(rv, i))
 		return 0;
-	ret = spm_reserv_populate(rv, i, pl->vma, spm_place_addr(pl, i));
-	if (ret < 0)
-		return ret;
-	trace_spm_populate(rv->owner->region, (pl->slot << SPM_SLOT_SHIFT) + i,
-			   1, ret, cause);
-	return 0;
+	return spm_reserv_populate(rv, i, pl->vma, spm_place_addr(pl, i),
+				   cause);
 }
 
 /**
@@ -47,7 +33,8 @@ int spm_fault_populate(const struct spm_place *pl, struct spm_reserv *rv,
  * @rv:		reservation
  * @cause:	for the tracepoint
  *
- * Stops early, with the slot partly filled, when single pages run out.
+ * Stops early, with the slot partly filled, when single pages run out or the
+ * task is being killed.
  *
  * Context: process context, may sleep; slot lock held.
  */
@@ -57,7 +44,8 @@ void spm_fault_fill(const struct spm_place *pl, struct spm_reserv *rv,
 	unsigned int i;
 
 	for_each_clear_bit(i, rv->popmap, SPM_SLOT_PAGES)
-		if (spm_fault_populate(pl, rv, i, cause))
+		if (spm_fault_populate(pl, rv, i, cause) ||
+		    fatal_signal_pending(current))
 			break;
 }
 
@@ -68,7 +56,9 @@ static void spm_facts_init(struct spm_facts *f, const struct spm_place *pl,
 	f->write = write;
 	f->may_write = pl->vma->vm_flags & VM_WRITE;
 	f->fits = pl->fits;
-	f->superpages = READ_ONCE(spm_tunables.superpages);
+	/* MADV_NOHUGEPAGE and prctl(PR_SET_THP_DISABLE) are a no to ours, too. */
+	f->superpages = READ_ONCE(spm_tunables.superpages) &&
+			!vma_thp_disabled(pl->vma, pl->vma->vm_flags, false);
 	f->block = !spm_reserv_loose(rv);
 	f->pmd = pmd;
 	f->popcnt = rv->popcnt;
@@ -118,6 +108,8 @@ static vm_fault_t spm_fault_map_4k(struct spm_pmap *pm,
 		/* Aborted: nothing is mapped, carry on from there. */
 	} else {
 		*did = write ? SPM_DID_4K_WRITE : SPM_DID_4K;
+		if (write)
+			spm_pt_renew(pl, i);
 	}
 	ret = spm_pmap_enter_4k(pm, pl, rv, i);
 	if (ret == VM_FAULT_NOPAGE) {
@@ -213,7 +205,16 @@ static vm_fault_t spm_fault(struct vm_fault *vmf)
 	slot = spm_object_slot(&r->object, vmf->pgoff >> SPM_SLOT_SHIFT);
 	if (!slot)
 		goto out;
-	mutex_lock(&slot->lock);
+	/*
+	 * The holder may be throttled by its memory cgroup for seconds.  Who is
+	 * killed meanwhile need not wait; no other signal can reach it any more,
+	 * and a copy by the kernel on its behalf ends with EFAULT.
+	 */
+	if (mutex_lock_killable(&slot->lock)) {
+		did = SPM_DID_RETRY;
+		ret = VM_FAULT_SIGBUS;
+		goto out;
+	}
 	ret = spm_fault_slot(map, slot, vmf, &did);
 	mutex_unlock(&slot->lock);
 	if (ret & VM_FAULT_OOM)

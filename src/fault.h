@@ -9,8 +9,6 @@
 
 extern const struct vm_operations_struct spm_vm_ops;
 
-int spm_fault_populate(const struct spm_place *pl, struct spm_reserv *rv,
-		       unsigned int i, enum spm_populate_cause cause);
 void spm_fault_fill(const struct spm_place *pl, struct spm_reserv *rv,
 		    enum spm_populate_cause cause);
 

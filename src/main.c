@@ -10,6 +10,7 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/seq_file.h>
+#include <linux/sizes.h>
 #include <linux/string.h>
 
 #include "device.h"
@@ -84,9 +85,9 @@ static int spm_param_set_superpages(const char *val,
 {
 	bool on;
 
-	if (!val || kstrtobool(val, &on)) {
+	if (kstrtobool(val, &on)) {
 		pr_err("parameter pg_ps_enabled=%s: 0 or 1 is wanted\n",
-		       val ?: "");
+		       val);
 		return -EINVAL;
 	}
 	WRITE_ONCE(spm_tunables.superpages, on);
@@ -173,7 +174,20 @@ static int spm_verify_show(struct seq_file *m, void *unused)
 	seq_printf(m, "differences: %lu\n", n);
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(spm_verify);
+
+/* With room for all that spm_verify() may say; see there. */
+static int spm_verify_open(struct inode *inode, struct file *file)
+{
+	return single_open_size(file, spm_verify_show, NULL, SZ_256K);
+}
+
+static const struct file_operations spm_verify_fops = {
+	.owner = THIS_MODULE,
+	.open = spm_verify_open,
+	.read = seq_read,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
 
 static int spm_regions_show(struct seq_file *m, void *unused)
 {

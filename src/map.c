@@ -147,6 +147,9 @@ void spm_vma_open(struct vm_area_struct *vma)
 		refcount_inc(&from->ref);
 		map->moved_from = from;
 	}
+	/* The copy of a VMA that never got a map may have any entries. */
+	if (map && !from)
+		map->pmap.inexact = true;
 	vma->vm_private_data = map;
 }
 
@@ -211,7 +214,8 @@ int spm_vma_mremap(struct vm_area_struct *vma)
  * spm_vma_close() - a VMA is gone, and its entries with it
  * @vma: the VMA
  *
- * Context: mmap_lock held for writing, or the mm is dying; may sleep.
+ * Context: mmap_lock held, or the mm is dying; nobody else can reach the VMA;
+ * may sleep.
  */
 void spm_vma_close(struct vm_area_struct *vma)
 {
@@ -249,8 +253,7 @@ void spm_vma_close(struct vm_area_struct *vma)
  * @addr:	where
  *
  * A 2 MB entry across @addr would be thrown away by the core.  Demote it here
- * instead, so that its pages stay mapped.  Writing nothing off: whatever fails
- * is left to the core.
+ * instead, so that its pages stay mapped.  Whatever fails is left to the core.
  *
  * A fault under the VMA lock alone may promote the slot again before the core
  * locks the VMA for the split; then the core throws the entry away, and its
@@ -277,6 +280,7 @@ int spm_vma_may_split(struct vm_area_struct *vma, unsigned long addr)
 	spm_place_init(&pl, vma, slot->index, spm_region_pages(r),
 		       spm_pt_pmd(vma->vm_mm, addr));
 	if (slot->reserv && pl.fits &&
+	    !spm_pmap_prepare(&map->pmap, slot->index) &&
 	    spm_pmd_is_2m(spm_pmap_observe(&map->pmap, &pl)))
 		spm_pmap_demote(&map->pmap, &pl, slot->reserv,
 				SPM_DEMOTE_SPLIT);

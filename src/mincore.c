@@ -13,6 +13,7 @@
 
 #include "advise.h"
 #include "fault.h"
+#include "mincore.h"
 
 /* Pages that one round describes: of one slot, and under one PMD. */
 struct spm_mincore_round {
@@ -66,8 +67,10 @@ static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
 	m->n = min((end - m->addr) >> PAGE_SHIFT,
 		   (unsigned long)SPM_SLOT_PAGES - i);
 	slot = spm_object_find_slot(&r->object, pgoff >> SPM_SLOT_SHIFT);
-	if (slot)
-		mutex_lock(&slot->lock);
+	if (slot && mutex_lock_killable(&slot->lock)) {
+		mmap_read_unlock(mm);
+		return -EINTR;
+	}
 	spm_pt_read(mm, m->addr, m->n, m->pte);
 	for (k = 0; k < m->n; k++)
 		m->vec[k] = spm_mincore_page(slot ? slot->reserv : NULL, i + k,

@@ -144,9 +144,6 @@ void spm_slot_depopulate(struct spm_slot *slot, unsigned int first,
 	lockdep_assert_held(&slot->lock);
 	if (!rv)
 		return;
-	/* A block that goes back whole need not be left clean. */
-	if (bitmap_weight_from(rv->popmap, first, end) == rv->popcnt)
-		__clear_bit(SPM_RV_ZEROED, &rv->flags);
 	for_each_set_bit_from(i, rv->popmap, end)
 		spm_reserv_depopulate(rv, i);
 	if (!rv->popcnt) {

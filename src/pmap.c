@@ -253,6 +253,9 @@ void spm_pmap_prefault(struct spm_pmap *pm, const struct spm_place *pl,
 {
 	unsigned int n, end, mapped = 0;
 
+	/* A writable entry that no store asked for would hide the next one. */
+	if (spm_pt_soft_dirty_tracked(pl->vma))
+		return;
 	spm_policy_prefault(i, window, pl->lo, pl->hi, &n, &end);
 	for_each_set_bit_from(n, rv->popmap, end) {
 		if (n == i)

@@ -17,7 +17,6 @@
 
 #include "ptable.h"
 #include "reserv.h"
-#include "trace.h"
 
 struct mm_struct;
 

@@ -113,14 +113,32 @@ bool spm_pt_mm_suitable(struct mm_struct *mm)
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_mm_suitable);
 
-/*
- * After "echo 4 > /proc/PID/clear_refs" a store must set the soft-dirty bit
- * again, and making a present entry writable does not: only a new one gets it.
+/**
+ * spm_pt_soft_dirty_tracked() - does somebody watch stores by the soft-dirty bit?
+ * @vma: VMA
+ *
+ * Return: true after "echo 4 > /proc/PID/clear_refs".
  */
-static bool spm_soft_dirty_wanted(const struct vm_area_struct *vma)
+bool spm_pt_soft_dirty_tracked(const struct vm_area_struct *vma)
 {
 	return VM_SOFTDIRTY && !(vma->vm_flags & VM_SOFTDIRTY);
 }
+EXPORT_SYMBOL_IF_KUNIT(spm_pt_soft_dirty_tracked);
+
+/**
+ * spm_pt_renew() - a store is about to get a writable 4 KB entry
+ * @pl:	place whose PMD is not a 2 MB entry
+ * @i:	index of the page
+ *
+ * Only a new entry gets the soft-dirty bit; one that is made writable does not.
+ * So where the bit is watched, a present entry goes first.
+ */
+void spm_pt_renew(const struct spm_place *pl, unsigned int i)
+{
+	if (spm_pt_soft_dirty_tracked(pl->vma))
+		zap_vma_range(pl->vma, spm_place_addr(pl, i), PAGE_SIZE);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_pt_renew);
 
 /**
  * spm_pt_insert_4k() - make or upgrade one 4 KB entry
@@ -129,8 +147,8 @@ static bool spm_soft_dirty_wanted(const struct vm_area_struct *vma)
  * @page:	the page
  * @write:	writable, if the VMA allows it: the page is recorded dirty
  *
- * An entry that is there already is left as it is, or made writable.  The
- * accessed bit is set in either case (x86 protections include it).
+ * An entry that is there already is left as it is, or made writable.  A new one
+ * has its accessed bit set (x86 protections include it).
  *
  * Context: common rules; may sleep (page-table page).
  * Return: VM_FAULT_NOPAGE, VM_FAULT_OOM or VM_FAULT_SIGBUS.
@@ -147,8 +165,6 @@ vm_fault_t spm_pt_insert_4k(const struct spm_place *pl, unsigned int i,
 	};
 
 	KUNIT_STATIC_STUB_REDIRECT(spm_pt_insert_4k, pl, i, page, write);
-	if (write && spm_soft_dirty_wanted(pl->vma))
-		zap_vma_range(pl->vma, vmf.address, PAGE_SIZE);
 	return vmf_insert_page_mkwrite(&vmf, page, write);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_insert_4k);
@@ -250,6 +266,9 @@ static bool spm_table_empty(pmd_t *pmd, unsigned long addr)
  *   for the slot lock, and the VMA covers the whole table.  The core may free
  *   the empty table first (MADV_DONTNEED does): the PMD is read again under its
  *   lock.
+ * - If the core freed the table first, its own flush may still be pending when
+ *   this returns.  What a CPU may hold then is an empty table: an access through
+ *   it faults, and the fault drops what the CPU holds.
  * - After pmd_clear(), a CPU may still hold the table in its paging-structure
  *   cache, also one that runs another address space or is lazy about this one,
  *   and AMD's broadcast ASIDs are on no mask at all.  So every CPU flushes

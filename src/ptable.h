@@ -64,6 +64,8 @@ void spm_place_init(struct spm_place *pl, struct vm_area_struct *vma,
 pmd_t *spm_pt_pmd(struct mm_struct *mm, unsigned long addr);
 enum spm_pmd_state spm_pt_state(pmd_t *pmd);
 bool spm_pt_mm_suitable(struct mm_struct *mm);
+bool spm_pt_soft_dirty_tracked(const struct vm_area_struct *vma);
+void spm_pt_renew(const struct spm_place *pl, unsigned int i);
 vm_fault_t spm_pt_insert_4k(const struct spm_place *pl, unsigned int i,
 			    struct page *page, bool write);
 vm_fault_t spm_pt_insert_2m(const struct spm_place *pl, struct folio *folio,

@@ -249,7 +249,7 @@ void spm_region_set_size(struct spm_region *r, loff_t size)
 	mutex_lock(&r->size_lock);
 	old = spm_region_size(r);
 	i_size_write(r->inode, size);
-	r->fixed = true;
+	WRITE_ONCE(r->fixed, true);
 	/* See spm_object_slot(). */
 	smp_mb();
 	if (size < old)
@@ -266,6 +266,9 @@ void spm_region_set_size(struct spm_region *r, loff_t size)
  */
 void spm_region_grow(struct spm_region *r, loff_t end)
 {
+	/* Once fixed it stays so; do not wait for a SET_SIZE at work. */
+	if (READ_ONCE(r->fixed))
+		return;
 	mutex_lock(&r->size_lock);
 	if (!r->fixed && end > spm_region_size(r))
 		i_size_write(r->inode, end);

@@ -5,6 +5,7 @@
  * The caller holds the lock of the slot in every function here: nobody else
  * reads or changes the reservation meanwhile.
  */
+#include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
@@ -14,15 +15,14 @@
 #include <kunit/visibility.h>
 
 #include "reserv.h"
-#include "trace.h"
 
 /*
- * One attempt at compaction for the block, then single pages: a program must
+ * A short attempt at compaction for the block, then single pages: a program must
  * not wait long, and not fail, because memory is fragmented.  Charged to the
  * memory cgroup of the task that touches the slot.  Not movable: entries made
  * from these folios are ours to find, not the migration code's.
  */
-#define SPM_GFP_BLOCK	(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_COMP |	\
+#define SPM_GFP_BLOCK	(GFP_HIGHUSER | __GFP_ACCOUNT |		\
 			 __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN)
 #define SPM_GFP_PAGE	(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_ZERO)
 
@@ -128,6 +128,15 @@ static void spm_folio_attach(struct folio *folio, const struct spm_owner *owner,
  */
 static void spm_folio_release(struct folio *folio)
 {
+	unsigned int tries;
+
+	/*
+	 * All entries are gone, but whoever took one away at the same time
+	 * (munmap, MADV_DONTNEED, exit) may not have counted it yet; it does so
+	 * under the page-table lock, or right after its TLB flush.
+	 */
+	for (tries = 0; folio_mapped(folio) && tries < 1000; tries++)
+		usleep_range(10, 20);
 	WARN_ONCE(folio_mapped(folio), "superpmap: folio freed while mapped\n");
 	folio_lock(folio);
 	folio->mapping = NULL;
@@ -164,8 +173,8 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 	if (rv->folio) {
 		rv->nid = folio_nid(rv->folio);
 		spm_folio_attach(rv->folio, owner, index << SPM_SLOT_SHIFT);
-		if (want_init_on_alloc(SPM_GFP_BLOCK))
-			__set_bit(SPM_RV_ZEROED, &rv->flags);
+		if (!want_init_on_alloc(SPM_GFP_BLOCK))
+			bitmap_fill(rv->stale, SPM_SLOT_PAGES);
 		spm_count(c, reserv_allocated);
 		spm_count(c, reserv_live);
 		spm_count_n(c, reserv_empty, SPM_SLOT_PAGES);
@@ -232,19 +241,21 @@ static int spm_reserv_populate_loose(struct spm_reserv *rv, unsigned int i,
  * @i:		index of a page that is not populated
  * @vma:	as for spm_reserv_alloc(), for single pages
  * @addr:	the page's address in @vma
+ * @cause:	for the tracepoint
  *
- * Each page is cleared exactly once before it can be mapped: by the allocator
- * when SPM_RV_ZEROED or single, else here.
+ * Each page is cleared exactly once before it can be mapped: by the allocator,
+ * or here if it is stale.
  *
  * Context: process context, may sleep; slot lock held.
- * Return: 1 if the page was cleared here, 0 if not, -ENOMEM (single pages
- * only), -EEXIST with a warning when the page is populated already.
+ * Return: 0, -ENOMEM (single pages only), or -EEXIST with a warning when the
+ * page is populated already.
  */
 int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
-			struct vm_area_struct *vma, unsigned long addr)
+			struct vm_area_struct *vma, unsigned long addr,
+			enum spm_populate_cause cause)
 {
 	const struct spm_counters *c = &rv->owner->counters;
-	int cleared = 0;
+	bool cleared = false;
 
 	if (WARN_ONCE(spm_reserv_populated(rv, i),
 		      "superpmap: slot %lu page %u populated twice\n",
@@ -256,7 +267,7 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 		if (err)
 			return err;
 	} else {
-		cleared = !test_bit(SPM_RV_ZEROED, &rv->flags);
+		cleared = __test_and_clear_bit(i, rv->stale);
 		if (cleared) {
 			clear_highpage(spm_reserv_page(rv, i));
 			spm_count(c, zeroed);
@@ -267,13 +278,15 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 	rv->popcnt++;
 	spm_count(c, populated);
 	spm_count(c, pages);
+	trace_spm_populate(rv->owner->region, (rv->index << SPM_SLOT_SHIFT) + i,
+			   1, cleared, cause);
 	if (spm_reserv_full(rv)) {
 		spm_count_n(c, reserv_fullpop, !spm_reserv_loose(rv));
 		trace_spm_reserv_full(rv->owner->region, rv->index, rv->nid,
 				      rv->popcnt);
 	}
 	spm_reserv_requeue(rv);
-	return cleared;
+	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_populate);
 
@@ -282,8 +295,9 @@ EXPORT_SYMBOL_IF_KUNIT(spm_reserv_populate);
  * @rv:	reservation
  * @i:	index of a populated page that no page table maps
  *
- * A page of a block whose unpopulated pages are known to be zero is cleared
- * here, so that they stay so.
+ * The page is cleared when it is populated again, not here: a store that raced
+ * the removal of the last entry, through a stale translation of another CPU or
+ * by a device, may still come.
  *
  * Context: process context, may sleep; slot lock held.
  */
@@ -308,8 +322,7 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 		rv->pages[i] = NULL;
 		spm_count_n(c, loose, -1);
 	} else {
-		if (test_bit(SPM_RV_ZEROED, &rv->flags))
-			clear_highpage(spm_reserv_page(rv, i));
+		__set_bit(i, rv->stale);
 		spm_count(c, reserv_empty);
 	}
 	spm_count_n(c, pages, -1);

@@ -25,6 +25,7 @@
 
 #include "policy.h"
 #include "stats.h"
+#include "trace.h"
 
 struct address_space;
 
@@ -34,8 +35,8 @@ struct address_space;
  * @region:	its number, for tracepoints
  * @mapping:	of the region's inode: folio->mapping, and the reverse map
  * @pmaps:	all pmaps that map the object
- * @pmaps_lock:	protects @pmaps; taken inside slot locks, nothing but
- *		page-table locks is taken inside it
+ * @pmaps_lock:	protects @pmaps; taken inside slot locks, nothing but the
+ *		shadows' own locks is taken inside it
  *
  * Constant but for @pmaps.
  */
@@ -50,7 +51,6 @@ struct spm_owner {
 /* Bits of spm_reserv.flags. */
 enum {
 	SPM_RV_LOOSE,	/* single pages, no block; constant */
-	SPM_RV_ZEROED,	/* every unpopulated page reads as zeros */
 	SPM_RV_QUEUED,	/* in the partly-filled queue */
 };
 
@@ -72,6 +72,8 @@ enum {
  * @partpopq:	(q) link in the partly-filled queue
  * @popmap:	(s) which pages exist
  * @dirty:	(s) which of them are recorded dirty, a subset of @popmap
+ * @stale:	(s) which unpopulated pages of the block may hold old bytes, and
+ *		must be cleared before they are populated
  */
 struct spm_reserv {
 	const struct spm_owner *owner;
@@ -88,6 +90,7 @@ struct spm_reserv {
 	struct list_head partpopq;
 	DECLARE_BITMAP(popmap, SPM_SLOT_PAGES);
 	DECLARE_BITMAP(dirty, SPM_SLOT_PAGES);
+	DECLARE_BITMAP(stale, SPM_SLOT_PAGES);
 };
 
 /* The price of the bookkeeping: 1/8192 of the memory it keeps. */
@@ -103,7 +106,8 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 				    unsigned long addr);
 void spm_reserv_free(struct spm_reserv *rv);
 int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
-			struct vm_area_struct *vma, unsigned long addr);
+			struct vm_area_struct *vma, unsigned long addr,
+			enum spm_populate_cause cause);
 void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_all_dirty(struct spm_reserv *rv);

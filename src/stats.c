@@ -19,6 +19,9 @@ static const struct {
 #define SPM_STAT_DESC(field, text, kind) \
 	[SPM_STAT_##field] = { .name = text, .gauge = SPM_KIND_##kind },
 	SPM_STATS_LIST(SPM_STAT_DESC)
+#undef SPM_STAT_DESC
+#undef SPM_KIND_G
+#undef SPM_KIND_C
 };
 
 /**
@@ -30,7 +33,7 @@ static const struct {
  */
 int spm_counters_init(struct spm_counters *c)
 {
-	c->cpu = alloc_percpu(struct spm_stats_cpu);
+	c->cpu = alloc_percpu_gfp(struct spm_stats_cpu, GFP_KERNEL_ACCOUNT);
 	return c->cpu ? 0 : -ENOMEM;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_counters_init);

@@ -20,17 +20,24 @@
 struct spm_verify {
 	struct seq_file *m;
 	unsigned long differences;
-	/* Sums over the region at hand. */
-	unsigned long pages;
-	unsigned long dirty;
-	unsigned long live;
+	/* Sums over the region at hand, and its gauges. */
+	long pages, counted_pages;
+	long dirty, counted_dirty;
+	long live, counted_live;
 	struct spm_pte pte[SPM_SLOT_PAGES];
 };
 
+/*
+ * Report so much at most that the buffer holds it: a buffer that overflows makes
+ * the file ask again, when all has been resynchronised and nothing is found.
+ */
+#define SPM_VERIFY_LINES	1000
+#define SPM_VERIFY_TRIES	5
+
 #define spm_differ(v, fmt, ...)						\
 	do {								\
-		(v)->differences++;					\
-		seq_printf((v)->m, fmt "\n", ##__VA_ARGS__);		\
+		if ((v)->differences++ < SPM_VERIFY_LINES)		\
+			seq_printf((v)->m, fmt "\n", ##__VA_ARGS__);	\
 	} while (0)
 
 static void spm_verify_reserv(struct spm_verify *v,
@@ -53,8 +60,6 @@ static void spm_verify_reserv(struct spm_verify *v,
 	if (queued != (!spm_reserv_loose(rv) && pop < SPM_SLOT_PAGES))
 		spm_differ(v, "region %u slot %lu: %squeued with %u pages",
 			   region, rv->index, queued ? "" : "not ", pop);
-	v->pages += pop;
-	v->dirty += dirty;
 }
 
 /* One entry against the reservation.  Returns false once one was reported. */
@@ -105,8 +110,11 @@ static void spm_verify_slot(struct spm_verify *v, struct spm_map *map,
 	unsigned int i;
 	bool ok = true;
 
-	spm_place_init(&pl, vma, slot->index, spm_region_pages(map->region),
-		       NULL);
+	/*
+	 * By what the VMA covers: the region may be shrinking, with the slot's
+	 * turn still to come.
+	 */
+	spm_place_init(&pl, vma, slot->index, ULONG_MAX, NULL);
 	spm_verify_read(v, pm->mm, &pl);
 	for (i = pl.lo; i < pl.hi; i++) {
 		const struct spm_pte *pte = &v->pte[i];
@@ -160,47 +168,73 @@ static void spm_verify_map(struct spm_verify *v, struct spm_map *map)
 	mmput(mm);
 }
 
-static void spm_verify_sum(struct spm_verify *v, const struct spm_region *r,
-			   const char *what, unsigned long sum, long before,
-			   long after)
+/* Do the gauges equal what is there?  Remembers both. */
+static bool spm_verify_sums(struct spm_verify *v, struct spm_region *r)
 {
-	/* A counter that moved meanwhile proves nothing. */
-	if (before == after && sum != before)
-		spm_differ(v, "region %u: counter of %s is %ld, there are %lu",
-			   r->id, what, before, sum);
+	const struct spm_counters *c = &r->object.owner.counters;
+	struct spm_map *map = NULL;
+	struct spm_slot *slot;
+	unsigned long index;
+
+	v->pages = 0;
+	v->dirty = 0;
+	v->live = 0;
+	xa_for_each(&r->object.slots, index, slot) {
+		mutex_lock(&slot->lock);
+		if (slot->reserv) {
+			v->pages += slot->reserv->popcnt;
+			v->dirty += slot->reserv->ndirty;
+		}
+		mutex_unlock(&slot->lock);
+		cond_resched();
+	}
+	while ((map = spm_map_next(r, map)))
+		v->live += spm_pmap_live(&map->pmap);
+	v->counted_pages = spm_stat_read(c, SPM_STAT_pages);
+	v->counted_dirty = spm_stat_read(c, SPM_STAT_dirty);
+	v->counted_live = spm_stat_read(c, SPM_STAT_live);
+	return v->pages == v->counted_pages && v->dirty == v->counted_dirty &&
+	       v->live == v->counted_live;
 }
 
 static void spm_verify_region(struct spm_verify *v, struct spm_region *r)
 {
-	const struct spm_counters *c = &r->object.owner.counters;
 	struct spm_map *map = NULL;
-	long pages = spm_stat_read(c, SPM_STAT_pages);
-	long dirty = spm_stat_read(c, SPM_STAT_dirty);
 	struct spm_slot *slot;
 	unsigned long index;
-	long live;
+	unsigned int tries;
 
-	v->pages = 0;
-	v->dirty = 0;
 	xa_for_each(&r->object.slots, index, slot) {
 		mutex_lock(&slot->lock);
 		if (slot->reserv)
 			spm_verify_reserv(v, slot->reserv);
 		mutex_unlock(&slot->lock);
+		cond_resched();
 	}
-	spm_verify_sum(v, r, "pages", v->pages, pages,
-		       spm_stat_read(c, SPM_STAT_pages));
-	spm_verify_sum(v, r, "dirty pages", v->dirty, dirty,
-		       spm_stat_read(c, SPM_STAT_dirty));
 	/* Brings the shadows up to date, so that they can be summed. */
 	while ((map = spm_map_next(r, map)))
 		spm_verify_map(v, map);
-	v->live = 0;
-	live = spm_stat_read(c, SPM_STAT_live);
-	while ((map = spm_map_next(r, map)))
-		v->live += spm_pmap_live(&map->pmap);
-	spm_verify_sum(v, r, "2 MB entries", v->live, live,
-		       spm_stat_read(c, SPM_STAT_live));
+	/*
+	 * No sum is a snapshot while others work; a book that is wrong stays
+	 * wrong by the same amount.
+	 */
+	for (tries = 0; tries < SPM_VERIFY_TRIES; tries++) {
+		long off[] = { v->pages - v->counted_pages,
+			       v->dirty - v->counted_dirty,
+			       v->live - v->counted_live };
+
+		if (spm_verify_sums(v, r))
+			return;
+		if (tries && off[0] == v->pages - v->counted_pages &&
+		    off[1] == v->dirty - v->counted_dirty &&
+		    off[2] == v->live - v->counted_live)
+			break;
+	}
+	if (tries == SPM_VERIFY_TRIES)
+		return;
+	spm_differ(v, "region %u: counted %ld pages %ld dirty %ld live, there are %ld, %ld and %ld",
+		   r->id, v->counted_pages, v->counted_dirty, v->counted_live,
+		   v->pages, v->dirty, v->live);
 }
 
 /**

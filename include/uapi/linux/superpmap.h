@@ -35,7 +35,7 @@
  * @flags:	in: 0; out: SPM_INFO_*
  * @version:	SPM_API_VERSION of the running module
  * @region:	number of the region; N of /dev/superpmapN is @region - 1 for
- *		persistent regions, anonymous regions count on from there
+ *		persistent regions; numbers of anonymous regions are reused
  * @pagesizes:	bytes by psind, unused ones 0
  * @size:	bytes that can be touched; SIGBUS beyond
  * @npagesizes:	how many of @pagesizes are in use
@@ -63,7 +63,8 @@ struct spm_info {
  * @size:	bytes, a multiple of 4096; pages beyond it are discarded and
  *		SIGBUS when touched
  *
- * Needs a descriptor open for writing (else EBADF).
+ * Needs a descriptor open for writing (else EBADF).  The size of a persistent
+ * region is the administrator's (EPERM).
  */
 struct spm_set_size {
 	__u32 argsz;
