@@ -44,6 +44,15 @@ runs_on()
 	[ -z "$test_kernels" ] || [[ ",$test_kernels," = *",$2,"* ]]
 }
 
+# built NAME: is there something to run?
+built()
+{
+	case $1 in
+	boot_clean|kmemleak|kunit|demo|trace)	return ;;
+	esac
+	[[ $(test_file "$1") = *.sh ]] || [ -e "$BUILD/selftests/tests/$1" ]
+}
+
 # all_tests: the names of all tests in selftests/.
 all_tests()
 {
