@@ -23,7 +23,8 @@ if [ -e /spm/bpftrace/script.bt ]; then
 	# It says "Attaching" first; what a script prints in its BEGIN block comes when all probes are in place. A script
 	# without that is given half a minute.
 	tries=0
-	until grep -qv -e '^Attaching' -e '^$' /tmp/trace || ! kill -0 $pid 2>/dev/null; do
+	until awk '/^Attaching/ { on = 1; next } on && NF { found = 1 } END { exit !found }' /tmp/trace ||
+	      ! kill -0 $pid 2>/dev/null; do
 		tries=$((tries + 1))
 		[ $tries -lt 30 ] || ! grep -q '^Attaching' /tmp/trace || break
 		[ $tries -lt 240 ] || break
