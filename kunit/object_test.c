@@ -248,18 +248,6 @@ static void in_step(struct race *race, unsigned int n)
 		cond_resched();
 }
 
-static int wait_to_be_stopped(void)
-{
-	for (;;) {
-		set_current_state(TASK_INTERRUPTIBLE);
-		if (kthread_should_stop())
-			break;
-		schedule();
-	}
-	__set_current_state(TASK_RUNNING);
-	return 0;
-}
-
 static int race_for_slots(void *arg)
 {
 	struct racer *me = arg;
@@ -269,7 +257,7 @@ static int race_for_slots(void *arg)
 		in_step(me->race, n);
 		me->race->found[me->id][n] = spm_object_slot(me->race->obj, n);
 	}
-	return wait_to_be_stopped();
+	return spm_test_thread_end();
 }
 
 /* Each its own pages of one slot, which is reserved by whoever is first. */
@@ -291,7 +279,7 @@ static int race_for_pages(void *arg)
 			spm_reserv_set_dirty(slot->reserv, i);
 		mutex_unlock(&slot->lock);
 	}
-	return wait_to_be_stopped();
+	return spm_test_thread_end();
 }
 
 static struct race *run_race(struct kunit *test, int (*fn)(void *))

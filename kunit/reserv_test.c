@@ -45,8 +45,9 @@ static struct spm_reserv *alloc_block(struct kunit *test, pgoff_t index)
 
 static void populate(struct kunit *test, struct spm_reserv *rv, unsigned int i)
 {
-	KUNIT_ASSERT_GE(test, spm_reserv_populate(rv, i, NULL, 0,
-						      SPM_POPULATE_FAULT), 0);
+	KUNIT_ASSERT_EQ(test,
+			spm_reserv_populate(rv, i, NULL, 0, SPM_POPULATE_FAULT),
+			0);
 }
 
 static void populate_range(struct kunit *test, struct spm_reserv *rv,

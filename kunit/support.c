@@ -4,6 +4,7 @@
  */
 #include <linux/fs.h>
 #include <linux/highmem.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/string.h>
 
@@ -115,6 +116,23 @@ struct folio *spm_test_no_page(gfp_t gfp, int order,
 			       struct vm_area_struct *vma, unsigned long addr)
 {
 	return NULL;
+}
+
+/**
+ * spm_test_thread_end() - the end of a thread that kthread_stop() waits for
+ *
+ * Return: 0, for the thread to return.
+ */
+int spm_test_thread_end(void)
+{
+	for (;;) {
+		set_current_state(TASK_INTERRUPTIBLE);
+		if (kthread_should_stop())
+			break;
+		schedule();
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
 }
 
 MODULE_DESCRIPTION("KUnit tests of superpmap");

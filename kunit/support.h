@@ -24,6 +24,7 @@ void spm_test_object_exit(struct kunit *test);
 void spm_test_gauges_zero(struct kunit *test, const struct spm_counters *c);
 bool spm_test_page_is(struct page *page, u8 byte);
 void spm_test_page_fill(struct page *page, u8 byte);
+int spm_test_thread_end(void);
 struct folio *spm_test_no_block(gfp_t gfp, int order,
 				struct vm_area_struct *vma, unsigned long addr);
 struct folio *spm_test_no_page(gfp_t gfp, int order,

@@ -28,7 +28,7 @@
 struct spm_node {
 	struct miscdevice misc;
 	struct spm_region *region;
-	char name[16];
+	char name[24];
 };
 
 /* The generic node, a node for each persistent region, and an empty one. */

@@ -431,10 +431,10 @@ static void spm_count_demotion(const struct spm_counters *c,
  * @cause:	why
  *
  * Every page keeps its mapping; an entry is writable where the page is recorded
- * dirty.  When memory for the page table runs out, the demotion is aborted:
- * nothing is mapped then, and the pages fault back.  As FreeBSD's
- * pmap_demote_pde(), false means "gone and flushed"; the caller carries on with
- * the PMD as it finds it.
+ * dirty.  When that fails (memory for the page table), the demotion is aborted:
+ * the 2 MB entry is gone and flushed, and what is not mapped faults back.  As
+ * with FreeBSD's pmap_demote_pde(), the caller then carries on with the PMD as
+ * it finds it.
  *
  * Return: true if all 512 pages are mapped.
  */

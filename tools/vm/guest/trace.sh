@@ -20,16 +20,25 @@ insmod /spm/superpmap.ko regions=8M || exit 1
 if [ -e /spm/bpftrace/script.bt ]; then
 	chroot $root bpftrace -B line /spm/bpftrace/script.bt >/tmp/trace 2>&1 &
 	pid=$!
-	# it takes its time to start; a script says so in its BEGIN block, and else bpftrace itself does
+	# It says "Attaching" first; what a script prints in its BEGIN block comes when all probes are in place. A script
+	# without that is given half a minute.
 	tries=0
-	while [ ! -s /tmp/trace ] && [ $tries -lt 120 ] && kill -0 $pid 2>/dev/null; do
+	until awk '/^Attaching/ { on = 1; next } on && NF { found = 1 } END { exit !found }' /tmp/trace ||
+	      ! kill -0 $pid 2>/dev/null; do
+		tries=$((tries + 1))
+		[ $tries -lt 30 ] || ! grep -q '^Attaching' /tmp/trace || break
+		[ $tries -lt 240 ] || break
+		sleep 1
+	done
+	/spm/bin/demo_shm
+	status=$?
+	# the shell starts it deaf to this signal; it listens when it has started
+	tries=0
+	while kill -INT $pid 2>/dev/null && [ $tries -lt 120 ]; do
 		tries=$((tries + 1))
 		sleep 1
 	done
-	sleep 2
-	/spm/bin/demo_shm
-	status=$?
-	kill -INT $pid
+	kill -KILL $pid 2>/dev/null
 	wait $pid
 	echo
 	echo "bpftrace says:"
