@@ -97,6 +97,52 @@ TEST_F(spm, clear_refs_of_clean_pages)
 	ASSERT_EQ(0, spm_consistent(fd));
 }
 
+static long referenced(int fd, const char *map)
+{
+	return spm_count(fd, map, SPM_SLOT, SPM_MINCORE_REFERENCED,
+			 SPM_MINCORE_REFERENCED);
+}
+
+/*
+ * The kernel clears accessed bits without a flush, so a processor that holds the
+ * translation does not set them again; a change of protection and back flushes.
+ */
+static void clear_referenced(char *map)
+{
+	clear_refs(getpid(), "1");
+	if (mprotect(map, SPM_SLOT, PROT_READ) || mprotect(map, SPM_SLOT, SPM_RW))
+		spm_die("mprotect");
+}
+
+/*
+ * One accessed bit stands for 512 pages: who clears it and looks again sees all
+ * of a superpage or none of it, and neither costs the superpage.
+ */
+TEST_F(spm, one_accessed_bit_for_a_superpage)
+{
+	struct spm_stats before;
+	int fd = spm_open(), i;
+	char *map;
+
+	map = spm_map(fd, SPM_SLOT, 0, SPM_RW);
+	spm_promoted(fd, map, SPM_SLOT, 0, SEED);
+	spm_stats(fd, &before);
+	for (i = 0; i < 3; i++) {
+		clear_referenced(map);
+		ASSERT_EQ(0, referenced(fd, map));
+		spm_touch_read(map + 300 * SPM_PAGE, 1);
+		ASSERT_EQ(512, referenced(fd, map));
+	}
+	ASSERT_EQ(512, spm_count_2m(fd, map, SPM_SLOT));
+	ASSERT_EQ(0, spm_delta(fd, &before, demotions));
+	/* By 4 KB entries, each page has a bit of its own. */
+	ASSERT_EQ(0, spm_advise(fd, map, SPM_SLOT, SPM_ADV_DEMOTE));
+	clear_referenced(map);
+	ASSERT_EQ(0, referenced(fd, map));
+	spm_touch_read(map + 300 * SPM_PAGE, 1);
+	ASSERT_EQ(1, referenced(fd, map));
+}
+
 /* Physical place is virtual place, before and after promotion. */
 TEST_F(spm, promotion_does_not_move_pages)
 {

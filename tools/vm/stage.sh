@@ -77,6 +77,18 @@ stage_test()
 	esac
 }
 
+# stage_qemu DIR: QEMU of this machine with its emulator and the libraries that they are linked to.
+stage_qemu()
+{
+	local dir=$1 program emulator file
+	program=$(command -v qemu-system-x86_64)
+	emulator=$(dpkg -L qemu-system-common qemu-system-x86 2>/dev/null | grep '/accel-tcg-x86_64\.so$' || true)
+	for file in "$program" $emulator $(ldd "$program" | grep -o '/[^ )]*'); do
+		mkdir -p "$dir$(dirname "$file")"
+		cp -L "$file" "$dir$file"
+	done
+}
+
 # stage_trace DIR SCRIPT: bpftrace with the script of the user, or with the scripts of the project.
 stage_trace()
 {
