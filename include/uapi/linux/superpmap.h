@@ -173,6 +173,8 @@ struct spm_mincore {
 	/* pages of reservations that hold nothing, in 4 KB pages */	\
 	X(reserv_empty,		"vm.reserv.empty_pages",	G)	\
 	X(vm_faults,		"vm.stats.vm.v_vm_faults",	C)	\
+	/* stores that found the page in a backing object; reservations	\
+	 * that changed hands without a copy when the others had gone */	\
 	X(cow_faults,		"vm.stats.vm.v_cow_faults",	C)	\
 	X(cow_optim,		"vm.stats.vm.v_cow_optim",	C)	\
 	/* 4 KB entries made by faults, and by prefault besides */	\
@@ -188,7 +190,20 @@ struct spm_mincore {
 	X(dirty,		"vm.pages.dirty",		G)	\
 	X(loose,		"vm.pages.loose",		G)	\
 	X(maps,			"vm.maps",			G)	\
-	X(regions,		"vm.regions",			G)
+	X(regions,		"vm.regions",			G)	\
+	/* pages copied by copy on write, by the first store to each */	\
+	X(cow_copied,		"vm.cow.copied_pages",		C)	\
+	/* pages copied early, at fork or snapshot: they were pinned */	\
+	X(cow_early,		"vm.cow.early_pages",		C)	\
+	/* pages copied to merge two objects, where each held some */	\
+	X(cow_merged,		"vm.cow.merged_pages",		C)	\
+	X(snapshots,		"vm.cow.snapshots",		C)	\
+	X(forks,		"vm.cow.forks",			C)	\
+	/* frozen objects merged into the last one that shadowed them */	\
+	X(collapses,		"vm.cow.collapses",		C)	\
+	/* objects now; those that shadow another, one link each */	\
+	X(objects,		"vm.cow.objects",		G)	\
+	X(links,		"vm.cow.links",			G)
 
 /**
  * struct spm_stats - counters of a region or of all (SPM_IOC_STATS)
@@ -208,6 +223,29 @@ struct spm_stats {
 
 #define SPM_STATS_GLOBAL	(1U << 0)
 
+/**
+ * struct spm_snapshot - copy-on-write image of a region (SPM_IOC_SNAPSHOT)
+ * @argsz:	size of this structure
+ * @flags:	SPM_SNAPSHOT_*
+ *
+ * The ioctl returns a new descriptor, open for reading and writing.  It stands
+ * for a new region of the same size, which holds what the region held at the
+ * moment of the call, and is a region like any other: it can be mapped shared
+ * or private, written, and snapshotted again.  Both sides go on; a store to
+ * either is never seen by the other.
+ *
+ * Needs a descriptor open for reading (else EBADF).  EMLINK: the region has
+ * SPM_DEPTH_MAX generations of snapshots behind it that are still in use.
+ */
+struct spm_snapshot {
+	__u32 argsz;
+	__u32 flags;
+};
+
+#define SPM_SNAPSHOT_CLOEXEC	(1U << 0)	/* close the new descriptor on exec */
+
+#define SPM_DEPTH_MAX		64
+
 #define SPM_IOC_MAGIC		0xB9
 #define SPM_IOC_INFO		_IOWR(SPM_IOC_MAGIC, 0x00, struct spm_info)
 #define SPM_IOC_SET_SIZE	_IOW(SPM_IOC_MAGIC, 0x01, struct spm_set_size)
@@ -217,5 +255,6 @@ struct spm_stats {
  * The size is left out of the number of STATS: the list grows, argsz tells.
  */
 #define SPM_IOC_STATS		_IO(SPM_IOC_MAGIC, 0x04)
+#define SPM_IOC_SNAPSHOT	_IOW(SPM_IOC_MAGIC, 0x05, struct spm_snapshot)
 
 #endif /* _UAPI_LINUX_SUPERPMAP_H */
