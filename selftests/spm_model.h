@@ -352,7 +352,7 @@ static int work(struct channel *ch)
 		madvise(at, len, advices[F(op, 'x')]);
 		return 0;
 	default:
-		return -ENOSYS;
+		return -EINVAL;
 	}
 }
 
