@@ -3,7 +3,7 @@
 # directives.sh: read what a test file says about how it wants to be run (docs/testing.md lists the directives).
 # Sourced after stage.sh.
 
-DIRECTIVES="params timeout module kernels smp needs cmdline log bits"
+DIRECTIVES="params timeout module kernels full vm smp needs cmdline log bits"
 
 # read_directives NAME: set the variables test_params, test_timeout, ... for this test.
 read_directives()
@@ -42,6 +42,20 @@ runs_on()
 	esac
 	read_directives "$1"
 	[ -z "$test_kernels" ] || [[ ",$test_kernels," = *",$2,"* ]]
+}
+
+# in_full_run NAME KERNEL: does the run of everything include it there?
+in_full_run()
+{
+	read_directives "$1"
+	[ -z "$test_full" ] || [[ ",$test_full," = *",$2,"* ]]
+}
+
+# wants_own_vm NAME: is it long enough to run beside all others?
+wants_own_vm()
+{
+	read_directives "$1"
+	[ "$test_vm" = own ]
 }
 
 # built NAME: is there something to run?
