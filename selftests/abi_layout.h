@@ -86,7 +86,20 @@ SPM_AT(spm_stats, dirty, 256);
 SPM_AT(spm_stats, loose, 264);
 SPM_AT(spm_stats, maps, 272);
 SPM_AT(spm_stats, regions, 280);
-SPM_SIZE(spm_stats, 288);
+/* That far the first version went. */
+SPM_AT(spm_stats, cow_copied, 288);
+SPM_AT(spm_stats, cow_early, 296);
+SPM_AT(spm_stats, cow_merged, 304);
+SPM_AT(spm_stats, snapshots, 312);
+SPM_AT(spm_stats, forks, 320);
+SPM_AT(spm_stats, collapses, 328);
+SPM_AT(spm_stats, objects, 336);
+SPM_AT(spm_stats, links, 344);
+SPM_SIZE(spm_stats, 352);
+
+SPM_AT(spm_snapshot, argsz, 0);
+SPM_AT(spm_snapshot, flags, 4);
+SPM_SIZE(spm_snapshot, 8);
 
 /* Command numbers hold the size of what they were published with. */
 _Static_assert(SPM_IOC_INFO == 0xc040b900, "number of INFO");
@@ -94,5 +107,6 @@ _Static_assert(SPM_IOC_SET_SIZE == 0x4010b901, "number of SET_SIZE");
 _Static_assert(SPM_IOC_ADVISE == 0x4020b902, "number of ADVISE");
 _Static_assert(SPM_IOC_MINCORE == 0x4020b903, "number of MINCORE");
 _Static_assert(SPM_IOC_STATS == 0xb904, "number of STATS");
+_Static_assert(SPM_IOC_SNAPSHOT == 0x4008b905, "number of SNAPSHOT");
 
 #endif /* SPM_ABI_LAYOUT_H */

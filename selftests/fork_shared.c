@@ -7,8 +7,8 @@
  *
  * Kind of bug: the child's copy of a mapping is not known to the driver (no
  * open hook) or shares per-mapping state with the parent's; ranges taken from
- * addresses instead of offsets, so that only one process is invalidated;
- * private mappings that are accepted and silently shared.
+ * addresses instead of offsets, so that only one process is invalidated.
+ * Private mappings: cow_private.c, cow_fork.c.
  */
 #include "spm_test.h"
 
@@ -299,23 +299,6 @@ TEST_F(spm, grandchild)
 	ASSERT_EQ(0, spm_fork_run(middle, &p));
 	ASSERT_EQ(-1, spm_wrong(map + SPM_PAGE, 1, 1, SEED + 1));
 	ASSERT_EQ(0, spm_consistent(fd));
-}
-
-/* Copy on write is not offered, so private mappings are refused at once. */
-TEST_F(spm, private_mapping_is_refused)
-{
-	static const int prots[] = { PROT_NONE, PROT_READ, SPM_RW, PROT_WRITE };
-	struct spm_info info;
-	unsigned int i;
-	int fd = spm_open();
-
-	for (i = 0; i < ARRAY_SIZE(prots); i++) {
-		ASSERT_EQ(MAP_FAILED, mmap(NULL, SPM_SLOT, prots[i],
-					   MAP_PRIVATE, fd, 0));
-		ASSERT_EQ(EINVAL, errno);
-	}
-	spm_info(fd, &info);
-	ASSERT_EQ(0, info.size);
 }
 
 SPM_TEST_MAIN

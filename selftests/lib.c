@@ -80,6 +80,38 @@ char *spm_map(int fd, size_t len, uint64_t off, int prot)
 	return spm_map_at(spm_reserve(len, off), fd, len, off, prot);
 }
 
+char *spm_private_at(void *addr, int fd, size_t len, uint64_t off, int prot)
+{
+	void *p = mmap(addr, len, prot, MAP_PRIVATE | MAP_FIXED, fd, off);
+
+	if (p != addr)
+		spm_die("private mmap of %zu bytes at offset %llu to %p gave %p",
+			len, (unsigned long long)off, addr, p);
+	return p;
+}
+
+char *spm_private(int fd, size_t len, uint64_t off, int prot)
+{
+	return spm_private_at(spm_reserve(len, off), fd, len, off, prot);
+}
+
+int spm_try_snapshot(int fd, uint32_t flags)
+{
+	struct spm_snapshot s = { .argsz = sizeof(s), .flags = flags };
+	int new_fd = ioctl(fd, SPM_IOC_SNAPSHOT, &s);
+
+	return new_fd < 0 ? -errno : new_fd;
+}
+
+int spm_snapshot(int fd)
+{
+	int new_fd = spm_try_snapshot(fd, SPM_SNAPSHOT_CLOEXEC);
+
+	if (new_fd < 0)
+		spm_die("SPM_IOC_SNAPSHOT gave %d", new_fd);
+	return new_fd;
+}
+
 void spm_unmap(void *addr, size_t len)
 {
 	if (munmap(addr, len))
@@ -252,6 +284,17 @@ int spm_consistent(int fd)
 	spm_stats_global(fd, &s);
 	bad += spm_balance(&s, "global");
 	return bad;
+}
+
+int spm_all_consistent(void)
+{
+	struct spm_stats s;
+	int bad = spm_verify() != 0;
+	int fd = spm_open();
+
+	spm_stats_global(fd, &s);
+	close(fd);
+	return bad + spm_balance(&s, "global");
 }
 
 static long long read_ll(const char *path)
@@ -629,9 +672,9 @@ int spm_fork_run(int (*fn)(void *), void *arg)
 
 /* -- module parameters --------------------------------------------------- */
 
-static const char * const params[4] = {
+static const char * const params[SPM_PARAMS] = {
 	"pg_ps_enabled", "populate_threshold", "dirty_threshold",
-	"prefault_pages",
+	"prefault_pages", "cow_size",
 };
 
 int spm_param_set(const char *name, const char *value)
@@ -698,7 +741,7 @@ void spm_baseline_take(struct spm_baseline *b)
 	fd = spm_open();
 	spm_stats_global(fd, &b->stats);
 	close(fd);
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < SPM_PARAMS; i++)
 		spm_param_get(params[i], b->param[i], sizeof(b->param[i]));
 	b->refcnt = spm_refcnt();
 }
@@ -731,7 +774,7 @@ int spm_baseline_check(struct spm_baseline *b)
 	unsigned int i;
 	int bad = 0, fd;
 
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < SPM_PARAMS; i++) {
 		spm_param_get(params[i], value, sizeof(value));
 		if (strcmp(value, b->param[i]) &&
 		    spm_param_set(params[i], b->param[i]))

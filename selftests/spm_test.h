@@ -63,6 +63,11 @@ char *spm_reserve(size_t len, uint64_t off);
 char *spm_map_at(void *addr, int fd, size_t len, uint64_t off, int prot);
 /* The same on a reserved place: aligned for superpages, nothing adjacent. */
 char *spm_map(int fd, size_t len, uint64_t off, int prot);
+/* The same with MAP_PRIVATE. */
+char *spm_private_at(void *addr, int fd, size_t len, uint64_t off, int prot);
+char *spm_private(int fd, size_t len, uint64_t off, int prot);
+int spm_snapshot(int fd);		/* a new descriptor */
+int spm_try_snapshot(int fd, uint32_t flags);	/* or -errno */
 void spm_unmap(void *addr, size_t len);
 
 /* 0 or -errno */
@@ -96,6 +101,11 @@ void spm_stats_global(int fd, struct spm_stats *s);
 	struct spm_stats __now;						\
 	spm_stats(fd, &__now);						\
 	(long long)(__now.field - (before)->field); })
+/* The same of all regions together; for what happens in several. */
+#define spm_delta_global(fd, before, field) ({				\
+	struct spm_stats __now;						\
+	spm_stats_global(fd, &__now);					\
+	(long long)(__now.field - (before)->field); })
 /*
  * The laws that hold between counters at every quiet moment.  Prints each
  * breach and returns how many there were.
@@ -106,6 +116,8 @@ int spm_balance(const struct spm_stats *s, const char *what);
  * for the region of @fd and for all.  Prints and counts what is wrong.
  */
 int spm_consistent(int fd);
+/* The same without the region: for whoever has several, or no descriptor. */
+int spm_all_consistent(void);
 /* Differences found by verify; prints them. Aborts without debugfs. */
 long spm_verify(void);
 long long spm_refcnt(void);		/* use count of the module */
@@ -206,10 +218,12 @@ void spm_param_get(const char *name, char *value, size_t len);
 
 /* -- the state of the whole module, before and after --------------------- */
 
+#define SPM_PARAMS	5
+
 struct spm_baseline {
 	struct spm_stats stats;
 	long long refcnt;
-	char param[4][32];
+	char param[SPM_PARAMS][32];
 };
 
 bool spm_present(void);

@@ -47,10 +47,11 @@ static int spm_fault_errno(vm_fault_t ret)
  * Fault pages of a slot in, as a touch would.  handle_mm_fault() builds the
  * upper page-table levels, which a module cannot.
  */
-static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
+static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end,
+		     bool write)
 {
 	struct vm_area_struct *vma = g->pl.vma;
-	unsigned int flags = vma->vm_flags & VM_WRITE ? FAULT_FLAG_WRITE : 0;
+	unsigned int flags = write ? FAULT_FLAG_WRITE : 0;
 	unsigned int i;
 
 	for (i = first; i < end; i++) {
@@ -65,7 +66,7 @@ static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
 		/* A 2 MB entry that serves: the rest is done. */
 		if (g->pl.fits &&
 		    spm_pt_state(spm_pt_pmd(vma->vm_mm, g->pl.addr)) ==
-		    (flags & FAULT_FLAG_WRITE ? SPM_PMD_2M_RW : SPM_PMD_2M_RO))
+		    (write ? SPM_PMD_2M_RW : SPM_PMD_2M_RO))
 			break;
 	}
 	return 0;
@@ -78,11 +79,13 @@ static int spm_touch(struct spm_range *g, unsigned int first, unsigned int end)
 static int spm_range_lock(struct spm_range *g)
 {
 	struct vm_area_struct *vma = g->pl.vma;
+	int err;
 
 	if (spm_pmap_prepare(&g->map->pmap, g->slot->index))
 		return -ENOMEM;
-	if (mutex_lock_killable(&g->slot->lock))
-		return -EINTR;
+	err = spm_slot_lock_write(g->map->object, g->slot);
+	if (err)
+		return err;
 	spm_place_init(&g->pl, vma, g->slot->index,
 		       spm_region_pages(g->map->region),
 		       spm_pt_pmd(vma->vm_mm, g->pl.addr));
@@ -91,28 +94,45 @@ static int spm_range_lock(struct spm_range *g)
 
 static int spm_adv_prefault(struct spm_range *g)
 {
-	return spm_touch(g, g->first, g->end);
+	return spm_touch(g, g->first, g->end, g->pl.vma->vm_flags & VM_WRITE);
+}
+
+/*
+ * See that one reservation holds the whole slot.  What shows whole from below
+ * may stay there; of a mixed slot, the object gets copies.
+ */
+static struct spm_reserv *spm_promote_fill(struct spm_range *g)
+{
+	struct spm_object *obj = g->map->object;
+	pgoff_t index = g->slot->index;
+	struct spm_reserv *rv = spm_object_whole(obj, index);
+
+	if (rv)
+		return rv;
+	if (spm_cow_slot(obj, g->slot, &g->pl))
+		spm_fault_uncover(g->map, &g->pl, NULL, 0, SPM_SLOT_PAGES,
+				  spm_pmap_observe(&g->map->pmap, &g->pl));
+	if (spm_slot_reserve(obj, g->slot, g->pl.vma, g->pl.addr))
+		return NULL;
+	spm_fault_fill(obj, &g->pl, g->slot->reserv, SPM_POPULATE_ADVISE);
+	spm_slot_depopulate(g->slot, 0, 0);
+	return spm_object_whole(obj, index);
 }
 
 /* With the slot locked: fill it, and map it by 2 MB whatever maps it now. */
 static vm_fault_t spm_promote_locked(struct spm_range *g)
 {
-	bool write = g->pl.vma->vm_flags & VM_WRITE;
 	struct spm_pmap *pm = &g->map->pmap;
 	struct spm_reserv *rv;
 	enum spm_pmd_state pmd;
+	bool write;
 
 	if (!g->pl.fits)
 		return VM_FAULT_SIGBUS;
-	if (spm_slot_reserve(&g->map->region->object, g->slot, g->pl.vma,
-			     g->pl.addr))
+	rv = spm_promote_fill(g);
+	if (!rv)
 		return VM_FAULT_OOM;
-	rv = g->slot->reserv;
-	spm_fault_fill(&g->pl, rv, SPM_POPULATE_ADVISE);
-	if (!spm_reserv_full(rv)) {
-		spm_slot_depopulate(g->slot, 0, 0);
-		return VM_FAULT_OOM;
-	}
+	write = g->pl.vma->vm_flags & VM_WRITE && rv == g->slot->reserv;
 	pmd = spm_pmap_observe(pm, &g->pl);
 	if (pmd == SPM_PMD_2M_RW || (pmd == SPM_PMD_2M_RO && !write))
 		return VM_FAULT_NOPAGE;
@@ -139,14 +159,14 @@ static int spm_adv_promote(struct spm_range *g)
 	if (!spm_range_whole(g) || !READ_ONCE(spm_tunables.superpages))
 		return 0;
 	/* The first page by a fault, for the PMD page to exist. */
-	err = spm_touch(g, 0, 1);
+	err = spm_touch(g, 0, 1, false);
 	if (err)
 		return err;
 	err = spm_range_lock(g);
 	if (err)
 		return err;
 	ret = spm_promote_locked(g);
-	mutex_unlock(&g->slot->lock);
+	mutex_unlock(g->slot->lock);
 	/* The table had to stay: the pages fault back one by one. */
 	if (ret & VM_FAULT_FALLBACK)
 		return 0;
@@ -155,6 +175,7 @@ static int spm_adv_promote(struct spm_range *g)
 
 static int spm_adv_demote(struct spm_range *g)
 {
+	struct spm_reserv *rv;
 	int err;
 
 	if (!spm_range_whole(g) || !vma_is_accessible(g->pl.vma))
@@ -162,11 +183,11 @@ static int spm_adv_demote(struct spm_range *g)
 	err = spm_range_lock(g);
 	if (err)
 		return err;
-	if (g->slot->reserv && g->pl.fits &&
+	rv = spm_object_whole(g->map->object, g->slot->index);
+	if (rv && g->pl.fits &&
 	    spm_pmd_is_2m(spm_pmap_observe(&g->map->pmap, &g->pl)))
-		spm_pmap_demote(&g->map->pmap, &g->pl, g->slot->reserv,
-				SPM_DEMOTE_ADVISE);
-	mutex_unlock(&g->slot->lock);
+		spm_pmap_demote(&g->map->pmap, &g->pl, rv, SPM_DEMOTE_ADVISE);
+	mutex_unlock(g->slot->lock);
 	return 0;
 }
 
@@ -174,8 +195,8 @@ static int spm_adv_discard(struct spm_range *g)
 {
 	pgoff_t start = g->pl.slot << SPM_SLOT_SHIFT;
 
-	spm_region_discard(g->map->region, start + g->first, start + g->end);
-	return 0;
+	return spm_cow_discard(g->map->object, start + g->first,
+			       start + g->end);
 }
 
 /**
@@ -193,18 +214,20 @@ struct spm_advice {
 
 /*
  * The slot at or after *@index that a request has to do with.  A touch makes
- * slots, inside the region; others have nothing to do where none is.
+ * slots, inside the region; others have nothing to do where nobody in the
+ * object's family has one.
  */
-static struct spm_slot *spm_range_slot(struct spm_region *r, bool touches,
+static struct spm_slot *spm_range_slot(struct spm_map *map, bool touches,
 				       unsigned long *index, pgoff_t last)
 {
 	struct spm_slot *slot;
 
-	if (!touches)
-		return xa_find(&r->object.slots, index, last, XA_PRESENT);
-	if (*index << SPM_SLOT_SHIFT >= spm_region_pages(r))
+	if (!touches && !xa_find(&map->object->family->locks, index, last,
+				 XA_PRESENT))
+		return NULL;
+	if (touches && *index << SPM_SLOT_SHIFT >= spm_region_pages(map->region))
 		return ERR_PTR(-ENOMEM);
-	slot = spm_object_slot(&r->object, *index);
+	slot = spm_object_slot(map->object, *index, 0);
 	return slot ?: ERR_PTR(-ENOMEM);
 }
 
@@ -219,12 +242,10 @@ static int spm_range_vma(struct spm_region *r, struct vm_area_struct *vma,
 	struct spm_range g = { .map = spm_map_of(vma) };
 	int err;
 
-	if (!g.map)
-		return -ENOMEM;
 	for (; index <= last >> SPM_SLOT_SHIFT; index++) {
 		pgoff_t first;
 
-		g.slot = spm_range_slot(r, advice->touches, &index,
+		g.slot = spm_range_slot(g.map, advice->touches, &index,
 					last >> SPM_SLOT_SHIFT);
 		if (IS_ERR_OR_NULL(g.slot))
 			return PTR_ERR_OR_ZERO(g.slot);
@@ -244,10 +265,15 @@ static int spm_range_vma(struct spm_region *r, struct vm_area_struct *vma,
 
 /* Nothing of a request is done when a part of it cannot be. */
 static int spm_check_vma(struct spm_region *r, struct vm_area_struct *vma,
-			 unsigned long end, const struct spm_advice *advice)
+			 unsigned long end, const struct spm_advice *advice,
+			 bool write)
 {
-	if (!vma || vma->vm_ops != &spm_vm_ops || spm_vma_region(vma) != r)
+	if (!vma || vma->vm_ops != &spm_vm_ops || spm_vma_region(vma) != r ||
+	    !spm_map_of(vma)->object)
 		return -ENOMEM;
+	/* What is done to a private mapping does not change the region. */
+	if (advice->write && !write && !spm_vma_private(vma))
+		return -EBADF;
 	if (!advice->touches)
 		return 0;
 	if (!vma_is_accessible(vma))
@@ -260,7 +286,8 @@ static int spm_check_vma(struct spm_region *r, struct vm_area_struct *vma,
 
 /* All of [start, end), which must be mapped from this region throughout. */
 static int spm_range_mm(struct spm_region *r, unsigned long start,
-			unsigned long end, const struct spm_advice *advice)
+			unsigned long end, const struct spm_advice *advice,
+			bool write)
 {
 	struct mm_struct *mm = current->mm;
 	unsigned long addr;
@@ -271,7 +298,7 @@ static int spm_range_mm(struct spm_region *r, unsigned long start,
 	for (addr = start; addr < end && !err;) {
 		struct vm_area_struct *vma = vma_lookup(mm, addr);
 
-		err = spm_check_vma(r, vma, end, advice);
+		err = spm_check_vma(r, vma, end, advice, write);
 		if (!err)
 			addr = vma->vm_end;
 	}
@@ -303,21 +330,22 @@ int spm_check_range(u64 start, u64 len)
 static int spm_populate_slot(struct spm_region *r, struct spm_slot *slot,
 			     unsigned int first, unsigned int end)
 {
-	unsigned int i = first;
+	struct spm_object *obj = r->object;
+	unsigned int i;
 	int err = 0;
 
-	lockdep_assert_held(&slot->lock);
+	lockdep_assert_held(slot->lock);
 	if ((slot->index << SPM_SLOT_SHIFT) + end > spm_region_pages(r))
 		return -ENOMEM;
-	if (spm_slot_reserve(&r->object, slot, NULL, 0))
+	if (spm_slot_reserve(obj, slot, NULL, 0))
 		return -ENOMEM;
-	for_each_clear_bit_from(i, slot->reserv->popmap, end) {
+	for (i = first; i < end && !err; i++) {
+		if (spm_object_page(obj, slot->index, i))
+			continue;
 		err = spm_reserv_populate(slot->reserv, i, NULL, 0,
 					  SPM_POPULATE_ADVISE);
 		if (!err && fatal_signal_pending(current))
 			err = -EINTR;
-		if (err)
-			break;
 	}
 	/* An empty reservation goes back. */
 	spm_slot_depopulate(slot, 0, 0);
@@ -335,13 +363,14 @@ static int spm_populate_offset(struct spm_region *r, pgoff_t first, pgoff_t end)
 
 		if (end > spm_region_pages(r))
 			return -ENOMEM;
-		slot = spm_object_slot(&r->object, start >> SPM_SLOT_SHIFT);
+		slot = spm_object_slot(r->object, start >> SPM_SLOT_SHIFT, 0);
 		if (!slot)
 			return -ENOMEM;
-		if (mutex_lock_killable(&slot->lock))
-			return -EINTR;
+		err = spm_slot_lock_write(r->object, slot);
+		if (err)
+			return err;
 		err = spm_populate_slot(r, slot, first - start, stop);
-		mutex_unlock(&slot->lock);
+		mutex_unlock(slot->lock);
 		if (err)
 			return err;
 		if (fatal_signal_pending(current))
@@ -361,8 +390,7 @@ static int spm_advise_offset(struct spm_region *r, const struct spm_advise *a)
 	case SPM_ADV_PREFAULT:
 		return spm_populate_offset(r, first, end);
 	case SPM_ADV_DISCARD:
-		spm_region_discard(r, first, end);
-		return 0;
+		return spm_cow_discard(r->object, first, end);
 	default:
 		return -EINVAL;
 	}
@@ -392,12 +420,13 @@ int spm_advise(struct spm_region *r, const struct spm_advise *a, bool write)
 	if (a->advice >= ARRAY_SIZE(spm_advices) || !spm_advices[a->advice].fn)
 		return -EINVAL;
 	advice = &spm_advices[a->advice];
-	if (advice->write && !write)
+	if (advice->write && !write &&
+	    (a->flags & SPM_ADVISE_BY_OFFSET || !a->len))
 		return -EBADF;
 	err = spm_check_range(a->start, a->len);
 	if (err || !a->len)
 		return err;
 	if (a->flags & SPM_ADVISE_BY_OFFSET)
 		return spm_advise_offset(r, a);
-	return spm_range_mm(r, a->start, a->start + a->len, advice);
+	return spm_range_mm(r, a->start, a->start + a->len, advice, write);
 }

@@ -4,7 +4,9 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/anon_inodes.h>
 #include <linux/compat.h>
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/miscdevice.h>
@@ -37,10 +39,18 @@ static unsigned int spm_nr_nodes;
 /* All nodes are there: init will not fail any more, so files may be opened. */
 static bool spm_live;
 
-/* Say why in a place where somebody who looks for the reason finds it. */
-#define spm_refuse(fmt, ...)						\
-	pr_notice_ratelimited("%s[%d]: " fmt "\n", current->comm,	\
-			      task_pid_nr(current), ##__VA_ARGS__)
+static const struct file_operations spm_fops;
+
+/*
+ * Size and reverse map are those of the region's inode, not of the device
+ * node's, as for DAX devices.
+ */
+static void spm_file_init(struct file *file, struct spm_region *r)
+{
+	file->private_data = r;
+	file->f_mapping = r->inode->i_mapping;
+	file->f_wb_err = filemap_sample_wb_err(file->f_mapping);
+}
 
 static int spm_open(struct inode *inode, struct file *file)
 {
@@ -57,13 +67,7 @@ static int spm_open(struct inode *inode, struct file *file)
 		if (IS_ERR(r))
 			return PTR_ERR(r);
 	}
-	file->private_data = r;
-	/*
-	 * Size and reverse map are those of the region's inode, not of the
-	 * device node's, as for DAX devices.
-	 */
-	file->f_mapping = r->inode->i_mapping;
-	file->f_wb_err = filemap_sample_wb_err(file->f_mapping);
+	spm_file_init(file, r);
 	return 0;
 }
 
@@ -80,11 +84,6 @@ static int spm_mmap(struct file *file, struct vm_area_struct *vma)
 	pgoff_t end;
 	int err;
 
-	/* Not VM_SHARED, which the core takes off read-only descriptors. */
-	if (!(vma->vm_flags & VM_MAYSHARE)) {
-		spm_refuse("MAP_PRIVATE is not supported, use MAP_SHARED");
-		return -EINVAL;
-	}
 	if (check_add_overflow(vma->vm_pgoff, vma_pages(vma), &end) ||
 	    end > MAX_LFS_FILESIZE >> PAGE_SHIFT)
 		return -EOVERFLOW;
@@ -212,8 +211,41 @@ static int spm_ioc_stats(struct spm_region *r, void __user *arg)
 	s.argsz = argsz;
 	s.flags = flags;
 	spm_stats_fill(flags & SPM_STATS_GLOBAL ? NULL :
-		       &r->object.owner.counters, &s);
+		       spm_region_counters(r), &s);
 	return spm_copy_out(arg, &s, sizeof(s), argsz);
+}
+
+static int spm_ioc_snapshot(struct spm_region *r, void __user *arg, bool read)
+{
+	struct spm_snapshot a;
+	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+	struct spm_region *s;
+	struct file *file;
+	int fd;
+
+	if (err)
+		return err;
+	if (a.flags & ~SPM_SNAPSHOT_CLOEXEC)
+		return -EINVAL;
+	if (!read)
+		return -EBADF;
+	fd = get_unused_fd_flags(a.flags & SPM_SNAPSHOT_CLOEXEC ? O_CLOEXEC : 0);
+	if (fd < 0)
+		return fd;
+	s = spm_region_snapshot(r);
+	if (IS_ERR(s)) {
+		put_unused_fd(fd);
+		return PTR_ERR(s);
+	}
+	file = anon_inode_getfile("[superpmap]", &spm_fops, s, O_RDWR);
+	if (IS_ERR(file)) {
+		spm_region_put(s);
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	spm_file_init(file, s);
+	fd_install(fd, file);
+	return fd;
 }
 
 static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
@@ -233,6 +265,8 @@ static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return spm_ioc_mincore(r, p);
 	case SPM_IOC_STATS:
 		return spm_ioc_stats(r, p);
+	case SPM_IOC_SNAPSHOT:
+		return spm_ioc_snapshot(r, p, file->f_mode & FMODE_READ);
 	default:
 		return -ENOTTY;
 	}

@@ -29,24 +29,29 @@ static int spm_fault_populate(const struct spm_place *pl,
 
 /**
  * spm_fault_fill() - make the rest of a slot exist
+ * @obj:	object that is mapped, or that takes zeros for it
  * @pl:		place that fits
- * @rv:		reservation
+ * @rv:		its reservation
  * @cause:	for the tracepoint
  *
- * Stops early, with the slot partly filled, when single pages run out or the
- * task is being killed.
+ * Populates what nobody holds; pages that show through are left alone.  Stops
+ * early, with the slot partly filled, when single pages run out or the task is
+ * being killed.
  *
  * Context: process context, may sleep; slot lock held.
  */
-void spm_fault_fill(const struct spm_place *pl, struct spm_reserv *rv,
-		    enum spm_populate_cause cause)
+void spm_fault_fill(struct spm_object *obj, const struct spm_place *pl,
+		    struct spm_reserv *rv, enum spm_populate_cause cause)
 {
 	unsigned int i;
 
-	for_each_clear_bit(i, rv->popmap, SPM_SLOT_PAGES)
+	for_each_clear_bit(i, rv->popmap, SPM_SLOT_PAGES) {
+		if (spm_object_page(obj, pl->slot, i))
+			continue;
 		if (spm_fault_populate(pl, rv, i, cause) ||
 		    fatal_signal_pending(current))
 			break;
+	}
 }
 
 static void spm_facts_init(struct spm_facts *f, const struct spm_place *pl,
@@ -88,14 +93,44 @@ static vm_fault_t spm_fault_map_2m(struct spm_pmap *pm,
 	return spm_pmap_enter_2m(pm, pl, rv, write, SPM_PROMOTE_FAULT);
 }
 
+/*
+ * FreeBSD's vm_fault_prefault(): a hint, it stops at the first failure and never
+ * populates.  Pages already dirty are mapped writable (FreeBSD maps them
+ * read-only): a later store would fault only to learn what is known.
+ */
+static void spm_fault_prefault(struct spm_map *map, const struct spm_place *pl,
+			       unsigned int i)
+{
+	unsigned int window = READ_ONCE(spm_tunables.prefault_pages);
+	unsigned int n, end, mapped = 0;
+
+	/* A writable entry that no store asked for would hide the next one. */
+	if (!window || spm_pt_soft_dirty_tracked(pl->vma))
+		return;
+	spm_policy_prefault(i, window, pl->lo, pl->hi, &n, &end);
+	for (; n < end; n++) {
+		struct spm_reserv *rv;
+
+		if (n == i)
+			continue;
+		rv = spm_object_page(map->object, pl->slot, n);
+		if (!rv)
+			continue;
+		if (spm_pmap_enter_4k(&map->pmap, pl, rv, n) != VM_FAULT_NOPAGE)
+			break;
+		mapped++;
+	}
+	spm_count_n(map->pmap.owner->counters, prefaulted, mapped);
+}
+
 /* One 4 KB entry and its populated neighbours; demotes what is in the way. */
-static vm_fault_t spm_fault_map_4k(struct spm_pmap *pm,
+static vm_fault_t spm_fault_map_4k(struct spm_map *map,
 				   const struct spm_place *pl,
 				   struct spm_reserv *rv, unsigned int i,
 				   bool write, enum spm_pmd_state pmd,
 				   enum spm_decision *did)
 {
-	unsigned int window = READ_ONCE(spm_tunables.prefault_pages);
+	struct spm_pmap *pm = &map->pmap;
 	vm_fault_t ret;
 
 	if (write)
@@ -113,19 +148,19 @@ static vm_fault_t spm_fault_map_4k(struct spm_pmap *pm,
 	}
 	ret = spm_pmap_enter_4k(pm, pl, rv, i);
 	if (ret == VM_FAULT_NOPAGE) {
-		spm_count(&pm->owner->counters, enter_4k);
-		if (window)
-			spm_pmap_prefault(pm, pl, rv, i, window);
+		spm_count(pm->owner->counters, enter_4k);
+		spm_fault_prefault(map, pl, i);
 	}
 	return ret;
 }
 
-/* The page exists: choose its entry and make it. */
-static vm_fault_t spm_fault_map(struct spm_pmap *pm, const struct spm_place *pl,
+/* The page is the object's own: choose its entry and make it. */
+static vm_fault_t spm_fault_map(struct spm_map *map, const struct spm_place *pl,
 				struct spm_reserv *rv, unsigned int i,
 				bool write, enum spm_pmd_state pmd,
 				enum spm_decision *did)
 {
+	struct spm_pmap *pm = &map->pmap;
 	enum spm_refusal why;
 	struct spm_facts f;
 	enum spm_entry e;
@@ -142,7 +177,169 @@ static vm_fault_t spm_fault_map(struct spm_pmap *pm, const struct spm_place *pl,
 	} else if (why != SPM_REFUSE_NONE && !spm_pmd_is_2m(pmd)) {
 		spm_pmap_refuse(pm, pl, why, SPM_PROMOTE_FAULT);
 	}
-	return spm_fault_map_4k(pm, pl, rv, i, write, pmd, did);
+	return spm_fault_map_4k(map, pl, rv, i, write, pmd, did);
+}
+
+/*
+ * The page shows through from a backing object, and is only read: an entry that
+ * allows no more, of 2 MB if the whole slot shows through from one reservation.
+ * Never counted as a failed promotion: a slot of which pages were copied is not
+ * full.
+ */
+static vm_fault_t spm_fault_map_backing(struct spm_map *map,
+					const struct spm_place *pl,
+					struct spm_reserv *src, unsigned int i,
+					enum spm_pmd_state pmd,
+					enum spm_decision *did)
+{
+	struct spm_pmap *pm = &map->pmap;
+	enum spm_refusal why;
+	struct spm_facts f;
+	vm_fault_t ret;
+
+	if (spm_object_whole(map->object, pl->slot) == src) {
+		spm_facts_init(&f, pl, src, i, false, pmd);
+		f.may_write = false;
+		if (spm_policy_entry(&f, &why) == SPM_ENTRY_2M_RO) {
+			ret = spm_fault_map_2m(pm, pl, src, false, pmd, did);
+			if (ret != VM_FAULT_FALLBACK)
+				return ret;
+			pmd = SPM_PMD_TABLE;
+		} else if (why != SPM_REFUSE_NONE) {
+			spm_pmap_refuse(pm, pl, why, SPM_PROMOTE_FAULT);
+		}
+	}
+	return spm_fault_map_4k(map, pl, src, i, false, pmd, did);
+}
+
+/* How many pages of the object's own lie next to a page, on the longer side. */
+static unsigned int spm_fault_run(const struct spm_reserv *rv, unsigned int i)
+{
+	unsigned int before = 0, after = 0;
+
+	if (!rv)
+		return 0;
+	while (before < min(i, SPM_COW_RUN) &&
+	       spm_reserv_populated(rv, i - before - 1))
+		before++;
+	while (after < min(SPM_SLOT_PAGES - 1 - i, SPM_COW_RUN) &&
+	       spm_reserv_populated(rv, i + after + 1))
+		after++;
+	return max(before, after);
+}
+
+static bool spm_fault_cow_slot(const struct spm_place *pl,
+			       const struct spm_reserv *rv, unsigned int i)
+{
+	bool mappable = pl->fits && READ_ONCE(spm_tunables.superpages) &&
+			!(rv && spm_reserv_loose(rv)) &&
+			!vma_thp_disabled(pl->vma, pl->vma->vm_flags, false);
+
+	return spm_policy_cow_slot(READ_ONCE(spm_tunables.cow_size), mappable,
+				   rv ? rv->popcnt : 0, spm_fault_run(rv, i));
+}
+
+/*
+ * Does nobody but this VMA show pages of the object?  A private object has its
+ * maps alone.  A region's object has all maps of the region, the private ones
+ * included, which see its pages too.  A map that is being added has no entry
+ * yet, and waits for the slot lock to make one.
+ */
+static bool spm_map_alone(const struct spm_map *map)
+{
+	if (map->object->private)
+		return READ_ONCE(map->object->users) == 1;
+	return READ_ONCE(map->pmap.rmap->npmaps) == 1;
+}
+
+/**
+ * spm_fault_uncover() - take old entries away after pages were copied
+ * @map:	whose object has the copies
+ * @pl:		place in it
+ * @src:	where they were copied from, if it is one page
+ * @first:	first page
+ * @end:	one past the last: one page, or the whole slot
+ * @pmd:	what the PMD holds
+ *
+ * Out of all mappings that show the object.  In this one a 2 MB entry is
+ * demoted, so that the other pages stay mapped; others lose theirs, for want of
+ * a lock on their VMAs.
+ *
+ * Context: process context, may sleep; slot lock held.
+ */
+void spm_fault_uncover(struct spm_map *map, const struct spm_place *pl,
+		       struct spm_reserv *src, unsigned int first,
+		       unsigned int end, enum spm_pmd_state pmd)
+{
+	struct spm_pmap *pm = &map->pmap;
+
+	if (pl->fits && end - first == SPM_SLOT_PAGES)
+		spm_pmap_remove_slot(pm, pl);
+	else if (spm_pmd_is_2m(pmd))
+		/* Aborted, it leaves nothing mapped: as good. */
+		spm_pmap_demote(pm, pl, src, SPM_DEMOTE_COW);
+	if (!spm_map_alone(map))
+		spm_rmap_remove_all(pm->rmap, pl->slot, first, end);
+	else if (end - first == 1)
+		spm_pt_zap_page(pl, first);
+}
+
+/* A store to a page that shows through: copy it, or the slot, and map that. */
+static vm_fault_t spm_fault_cow(struct spm_map *map, struct spm_slot *slot,
+				const struct spm_place *pl,
+				struct spm_reserv *src, unsigned int i,
+				enum spm_pmd_state pmd, enum spm_decision *did)
+{
+	const struct spm_owner *owner = &map->object->owner;
+	bool all = spm_fault_cow_slot(pl, slot->reserv, i);
+	u32 from = src->owner->region;
+	int err, n = 1;
+
+	spm_count(owner->counters, cow_faults);
+	err = spm_cow_page(map->object, slot, src, i, pl);
+	if (!err && all) {
+		n += spm_cow_slot(map->object, slot, pl);
+		spm_fault_fill(map->object, pl, slot->reserv, SPM_POPULATE_COW);
+	}
+	trace_spm_cow(owner->region, (pl->slot << SPM_SLOT_SHIFT) + i,
+		      err ? 0 : n, from, err);
+	if (err)
+		return err == -ENOMEM ? VM_FAULT_OOM : VM_FAULT_SIGBUS;
+	spm_fault_uncover(map, pl, src, all ? 0 : i,
+			  all ? SPM_SLOT_PAGES : i + 1, pmd);
+	return spm_fault_map(map, pl, slot->reserv, i, true,
+			     spm_pmap_observe(&map->pmap, pl), did);
+}
+
+/*
+ * Nobody holds the page: it is zeros from now on.  Where a load puts it: see
+ * spm_object_home().
+ */
+static int spm_fault_zero(struct spm_map *map, const struct spm_place *pl,
+			  struct spm_slot *slot, unsigned int i, bool write)
+{
+	struct spm_object *obj = map->object;
+	int err;
+
+	if (!write)
+		obj = spm_object_home(obj, pl->slot, i);
+	if (obj != map->object) {
+		slot = spm_object_slot(obj, pl->slot, 0);
+		if (!slot)
+			return -ENOMEM;
+	}
+	if (spm_slot_reserve(obj, slot, pl->vma, spm_place_addr(pl, i)))
+		return -ENOMEM;
+	err = spm_fault_populate(pl, slot->reserv, i, SPM_POPULATE_FAULT);
+	if (err) {
+		spm_slot_depopulate(slot, i, i + 1);
+		return err;
+	}
+	if (pl->fits &&
+	    spm_policy_fill(slot->reserv->popcnt,
+			    READ_ONCE(spm_tunables.populate_threshold)))
+		spm_fault_fill(obj, pl, slot->reserv, SPM_POPULATE_THRESHOLD);
+	return 0;
 }
 
 static vm_fault_t spm_fault_slot(struct spm_map *map, struct spm_slot *slot,
@@ -156,7 +353,7 @@ static vm_fault_t spm_fault_slot(struct spm_map *map, struct spm_slot *slot,
 	struct spm_reserv *rv;
 	struct spm_place pl;
 
-	lockdep_assert_held(&slot->lock);
+	lockdep_assert_held(slot->lock);
 	spm_place_init(&pl, vmf->vma, slot->index, spm_region_pages(r),
 		       vmf->pmd);
 	/* The size cannot shrink below a page of ours while we hold the slot. */
@@ -170,17 +367,30 @@ static vm_fault_t spm_fault_slot(struct spm_map *map, struct spm_slot *slot,
 		return VM_FAULT_NOPAGE;
 	}
 	*did = SPM_DID_OOM;
-	if (spm_slot_reserve(&r->object, slot, vmf->vma, vmf->address))
-		return VM_FAULT_OOM;
-	rv = slot->reserv;
-	if (spm_fault_populate(&pl, rv, i, SPM_POPULATE_FAULT)) {
-		spm_slot_depopulate(slot, i, i + 1);
-		return VM_FAULT_OOM;
+	rv = spm_object_page(map->object, slot->index, i);
+	if (!rv) {
+		if (spm_fault_zero(map, &pl, slot, i, write))
+			return VM_FAULT_OOM;
+		rv = spm_object_page(map->object, slot->index, i);
 	}
-	if (pl.fits && spm_policy_fill(rv->popcnt,
-				       READ_ONCE(spm_tunables.populate_threshold)))
-		spm_fault_fill(&pl, rv, SPM_POPULATE_THRESHOLD);
-	return spm_fault_map(pm, &pl, rv, i, write, pmd, did);
+	if (rv == slot->reserv)
+		return spm_fault_map(map, &pl, rv, i, write, pmd, did);
+	if (!write)
+		return spm_fault_map_backing(map, &pl, rv, i, pmd, did);
+	return spm_fault_cow(map, slot, &pl, rv, i, pmd, did);
+}
+
+/*
+ * The holder may be throttled by its memory cgroup for seconds.  Who is killed
+ * meanwhile need not wait; no other signal can reach it any more, and a copy by
+ * the kernel on its behalf ends with EFAULT.
+ */
+static int spm_fault_lock(struct spm_map *map, struct spm_slot *slot,
+			  bool write)
+{
+	if (write)
+		return spm_slot_lock_write(map->object, slot);
+	return mutex_lock_killable(slot->lock);
 }
 
 static vm_fault_t spm_fault(struct vm_fault *vmf)
@@ -189,34 +399,28 @@ static vm_fault_t spm_fault(struct vm_fault *vmf)
 	u64 t0 = trace_spm_fault_enabled() ? ktime_get_ns() : 0;
 	enum spm_decision did = SPM_DID_OOM;
 	vm_fault_t ret = VM_FAULT_OOM;
+	struct spm_map *map = spm_map_of(vmf->vma);
 	struct spm_slot *slot;
-	struct spm_map *map;
 
-	spm_count(&r->object.owner.counters, vm_faults);
+	spm_count(spm_region_counters(r), vm_faults);
 	/* Checked again under the slot lock; saves a slot beyond the end. */
-	if (vmf->pgoff >= spm_region_pages(r)) {
+	if (vmf->pgoff >= spm_region_pages(r) || !map->object) {
 		did = SPM_DID_SIGBUS;
 		ret = VM_FAULT_SIGBUS;
 		goto out;
 	}
-	map = spm_map_of(vmf->vma);
-	if (!map || spm_pmap_prepare(&map->pmap, vmf->pgoff >> SPM_SLOT_SHIFT))
+	if (spm_pmap_prepare(&map->pmap, vmf->pgoff >> SPM_SLOT_SHIFT))
 		goto out;
-	slot = spm_object_slot(&r->object, vmf->pgoff >> SPM_SLOT_SHIFT);
+	slot = spm_object_slot(map->object, vmf->pgoff >> SPM_SLOT_SHIFT, 0);
 	if (!slot)
 		goto out;
-	/*
-	 * The holder may be throttled by its memory cgroup for seconds.  Who is
-	 * killed meanwhile need not wait; no other signal can reach it any more,
-	 * and a copy by the kernel on its behalf ends with EFAULT.
-	 */
-	if (mutex_lock_killable(&slot->lock)) {
+	if (spm_fault_lock(map, slot, vmf->flags & FAULT_FLAG_WRITE)) {
 		did = SPM_DID_RETRY;
 		ret = VM_FAULT_SIGBUS;
 		goto out;
 	}
 	ret = spm_fault_slot(map, slot, vmf, &did);
-	mutex_unlock(&slot->lock);
+	mutex_unlock(slot->lock);
 	if (ret & VM_FAULT_OOM)
 		did = SPM_DID_OOM;
 out:

@@ -9,7 +9,10 @@
 
 extern const struct vm_operations_struct spm_vm_ops;
 
-void spm_fault_fill(const struct spm_place *pl, struct spm_reserv *rv,
-		    enum spm_populate_cause cause);
+void spm_fault_fill(struct spm_object *obj, const struct spm_place *pl,
+		    struct spm_reserv *rv, enum spm_populate_cause cause);
+void spm_fault_uncover(struct spm_map *map, const struct spm_place *pl,
+		       struct spm_reserv *src, unsigned int first,
+		       unsigned int end, enum spm_pmd_state pmd);
 
 #endif /* SPM_FAULT_H */

@@ -80,6 +80,39 @@ SPM_PARAM(dirty_threshold, 0, SPM_SLOT_PAGES - 1,
 SPM_PARAM(prefault_pages, 0, SPM_PREFAULT_MAX,
 	  "populated 4K pages on each side that a 4K fault maps as well, 0 to 64 (default 4)");
 
+static const char * const spm_cow_sizes[] = {
+	[SPM_COW_4K] = "4K",
+	[SPM_COW_2M] = "2M",
+	[SPM_COW_AUTO] = "auto",
+};
+
+static int spm_param_set_cow_size(const char *val,
+				  const struct kernel_param *kp)
+{
+	int n = sysfs_match_string(spm_cow_sizes, val);
+
+	if (n < 0) {
+		pr_err("parameter cow_size=%s: 4K, 2M or auto is wanted\n", val);
+		return -EINVAL;
+	}
+	WRITE_ONCE(spm_tunables.cow_size, n);
+	return 0;
+}
+
+static int spm_param_get_cow_size(char *buf, const struct kernel_param *kp)
+{
+	return sysfs_emit(buf, "%s\n",
+			  spm_cow_sizes[READ_ONCE(spm_tunables.cow_size)]);
+}
+
+static const struct kernel_param_ops spm_cow_size_ops = {
+	.set = spm_param_set_cow_size,
+	.get = spm_param_get_cow_size,
+};
+module_param_cb(cow_size, &spm_cow_size_ops, NULL, 0644);
+MODULE_PARM_DESC(cow_size,
+		 "what a store to a shared page copies: 4K, 2M, or auto for 2M once most of it, or all before it, is copied (default 4K)");
+
 static int spm_param_set_superpages(const char *val,
 				    const struct kernel_param *kp)
 {
@@ -195,7 +228,7 @@ static int spm_regions_show(struct seq_file *m, void *unused)
 
 	seq_puts(m, "region kind             size_kB  pages_kB  dirty_kB  live_2M  maps\n");
 	while ((r = spm_region_next(r))) {
-		const struct spm_counters *c = &r->object.owner.counters;
+		const struct spm_counters *c = spm_region_counters(r);
 
 		seq_printf(m, "%6u %-10s %13lld %9ld %9ld %8ld %5ld\n", r->id,
 			   r->persistent ? "persistent" : "anonymous",

@@ -14,17 +14,25 @@ static unsigned long spm_vma_base(const struct vm_area_struct *vma)
 	return vma->vm_start - (vma->vm_pgoff << PAGE_SHIFT);
 }
 
-static struct spm_map *spm_map_alloc(struct vm_area_struct *vma)
+/*
+ * A map that shows @object, whose use it takes over if it is the mapping's own.
+ * @more: __GFP_NOFAIL from who cannot fail, else 0.
+ */
+static struct spm_map *spm_map_alloc(struct vm_area_struct *vma,
+				     struct spm_object *object, gfp_t more)
 {
 	struct spm_region *r = spm_vma_region(vma);
-	struct spm_map *map = kzalloc_obj(*map, GFP_KERNEL_ACCOUNT);
+	struct spm_map *map = kzalloc_obj(*map, GFP_KERNEL_ACCOUNT | more);
 
 	if (!map)
 		return NULL;
 	refcount_set(&map->ref, 1);
 	map->base = spm_vma_base(vma);
 	map->region = r;
-	spm_pmap_init(&map->pmap, &r->object.owner, vma->vm_mm);
+	map->object = object;
+	spm_pmap_init(&map->pmap,
+		      object ? &object->owner : &r->object->owner, &r->rmap,
+		      vma->vm_mm);
 	return map;
 }
 
@@ -36,9 +44,13 @@ static struct spm_map *spm_map_alloc(struct vm_area_struct *vma)
  */
 void spm_map_put(struct spm_map *map)
 {
+	struct spm_object *object = map->object;
+
 	if (!refcount_dec_and_test(&map->ref))
 		return;
 	spm_pmap_destroy(&map->pmap);
+	if (object && object->private)
+		spm_object_put(object);
 	kfree(map);
 }
 
@@ -54,14 +66,14 @@ void spm_map_put(struct spm_map *map)
  */
 struct spm_map *spm_map_next(struct spm_region *r, struct spm_map *prev)
 {
-	struct spm_owner *o = &r->object.owner;
+	struct spm_rmap *rmap = &r->rmap;
 	struct spm_map *found = NULL;
 	struct list_head *pos;
 
-	mutex_lock(&o->pmaps_lock);
+	mutex_lock(&rmap->lock);
 	/* @prev is on the list as long as we hold its reference. */
-	pos = prev ? &prev->pmap.link : &o->pmaps;
-	list_for_each_continue(pos, &o->pmaps) {
+	pos = prev ? &prev->pmap.link : &rmap->pmaps;
+	list_for_each_continue(pos, &rmap->pmaps) {
 		struct spm_map *map = list_entry(pos, struct spm_map,
 						 pmap.link);
 
@@ -70,7 +82,7 @@ struct spm_map *spm_map_next(struct spm_region *r, struct spm_map *prev)
 			break;
 		}
 	}
-	mutex_unlock(&o->pmaps_lock);
+	mutex_unlock(&rmap->lock);
 	if (prev)
 		spm_map_put(prev);
 	return found;
@@ -81,45 +93,47 @@ struct spm_map *spm_map_next(struct spm_region *r, struct spm_map *prev)
  * @r:		region
  * @vma:	VMA that mmap is about to link
  *
+ * A private mapping gets VM_SHARED, and only that: then every first store is
+ * ours to handle, and the core never puts anonymous copies into it.
+ * VM_MAYSHARE, which says what was asked for, stays clear.
+ *
  * Context: mmap_lock held for writing.
  * Return: 0 or -ENOMEM.
  */
 int spm_map_mmap(struct spm_region *r, struct vm_area_struct *vma)
 {
-	struct spm_map *map = spm_map_alloc(vma);
+	struct spm_object *object = r->object;
+	struct spm_map *map;
 
-	if (!map)
+	if (spm_vma_private(vma)) {
+		object = spm_region_private(r, vma->vm_mm);
+		if (!object)
+			return -ENOMEM;
+	}
+	map = spm_map_alloc(vma, object, 0);
+	if (!map) {
+		if (object->private)
+			spm_object_put(object);
 		return -ENOMEM;
+	}
+	if (spm_vma_private(vma))
+		vm_flags_set(vma, VM_SHARED);
 	vma->vm_private_data = map;
 	return 0;
 }
 
-/**
- * spm_map_of() - the map of a VMA
- * @vma: VMA of ours, locked for reading at least
- *
- * A VMA is without a map only after fork or mremap found no memory; then the
- * first fault that succeeds makes it.  Several threads may try at once.
- *
- * Context: process context, may sleep.
- * Return: the map, or NULL without memory.
- */
-struct spm_map *spm_map_of(struct vm_area_struct *vma)
+/* What the child's VMA shows; NULL without memory. */
+static struct spm_object *spm_vma_fork(struct vm_area_struct *vma,
+				       const struct spm_map *from)
 {
-	struct spm_map *map = READ_ONCE(vma->vm_private_data);
-	struct spm_map *old;
+	struct spm_region *r = from->region;
 
-	if (likely(map))
-		return map;
-	map = spm_map_alloc(vma);
-	if (!map)
+	if (!spm_vma_private(vma))
+		return r->object;
+	/* A copy of a mapping that ran out of memory itself. */
+	if (!from->object)
 		return NULL;
-	map->pmap.inexact = true;
-	old = cmpxchg(&vma->vm_private_data, NULL, map);
-	if (!old)
-		return map;
-	spm_map_put(map);
-	return old;
+	return spm_region_fork(r, from->object, vma->vm_mm);
 }
 
 /**
@@ -127,29 +141,35 @@ struct spm_map *spm_map_of(struct vm_area_struct *vma)
  * @vma: the new VMA, a copy of the old one with a range of its own
  *
  * Split: the entries stay where they are, the map is shared.  Fork: the core
- * does not copy our page tables, the child's map is empty.  mremap: the entries
- * are moved after this, and spm_vma_mremap() tells.
+ * does not copy our page tables, the child's map is empty; what a private
+ * mapping shows is frozen for both.  mremap: the entries are moved after this,
+ * and spm_vma_mremap() tells.
  *
- * Context: mmap_lock of the VMA's mm held for writing; may sleep, cannot fail.
+ * Context: mmap_lock of the VMA's mm held for writing, for a fork also that of
+ * the parent; may sleep, cannot fail: the map is small.  A child's private
+ * mapping for which there is no memory is left without object, and faults in it
+ * give SIGBUS.
  */
 void spm_vma_open(struct vm_area_struct *vma)
 {
-	struct spm_map *from = vma->vm_private_data;
+	struct spm_map *from = spm_map_of(vma);
+	struct spm_object *object = from->object;
 	struct spm_map *map;
 
-	if (from && from->pmap.mm == vma->vm_mm &&
-	    from->base == spm_vma_base(vma)) {
+	if (from->pmap.mm != vma->vm_mm) {
+		object = spm_vma_fork(vma, from);
+		vma->vm_private_data = spm_map_alloc(vma, object, __GFP_NOFAIL);
+		return;
+	}
+	if (from->base == spm_vma_base(vma)) {
 		refcount_inc(&from->ref);
 		return;
 	}
-	map = spm_map_alloc(vma);
-	if (map && from && from->pmap.mm == vma->vm_mm) {
-		refcount_inc(&from->ref);
-		map->moved_from = from;
-	}
-	/* The copy of a VMA that never got a map may have any entries. */
-	if (map && !from)
-		map->pmap.inexact = true;
+	if (object && object->private)
+		spm_object_use(object);
+	map = spm_map_alloc(vma, object, __GFP_NOFAIL);
+	refcount_inc(&from->ref);
+	map->moved_from = from;
 	vma->vm_private_data = map;
 }
 
@@ -162,6 +182,13 @@ static void spm_vma_slots(const struct vm_area_struct *vma, pgoff_t *first,
 {
 	*first = vma->vm_pgoff >> SPM_SLOT_SHIFT;
 	*last = (vma->vm_pgoff + vma_pages(vma) - 1) >> SPM_SLOT_SHIFT;
+}
+
+/* The lock of a slot that the map may have entries for. */
+static struct mutex *spm_map_find_lock(const struct spm_map *map, pgoff_t slot)
+{
+	/* A map without object has no entries, but may be asked all the same. */
+	return map->object ? spm_object_find_lock(map->object, slot) : NULL;
 }
 
 static bool spm_vma_covers(const struct vm_area_struct *vma, pgoff_t slot)
@@ -183,28 +210,27 @@ static bool spm_vma_covers(const struct vm_area_struct *vma, pgoff_t slot)
  */
 int spm_vma_mremap(struct vm_area_struct *vma)
 {
-	struct spm_map *map = vma->vm_private_data;
+	struct spm_map *map = spm_map_of(vma);
 	struct spm_map *from;
 	unsigned long index;
 	pgoff_t first, last;
 	void *entry;
 
-	if (!map || !map->moved_from)
+	if (!map->moved_from)
 		return 0;
 	from = map->moved_from;
 	map->moved_from = NULL;
 	spm_vma_slots(vma, &first, &last);
 	xa_for_each_range(&from->pmap.shadow, index, entry, first, last) {
-		struct spm_slot *slot =
-			spm_object_find_slot(&map->region->object, index);
+		struct mutex *lock = spm_map_find_lock(map, index);
 
-		if (!slot)
+		if (!lock)
 			continue;
-		mutex_lock(&slot->lock);
+		mutex_lock(lock);
 		if (spm_pmap_move(&map->pmap, &from->pmap, index,
 				  spm_vma_covers(vma, index)))
 			map->pmap.inexact = true;
-		mutex_unlock(&slot->lock);
+		mutex_unlock(lock);
 	}
 	spm_map_put(from);
 	return 0;
@@ -219,25 +245,22 @@ int spm_vma_mremap(struct vm_area_struct *vma)
  */
 void spm_vma_close(struct vm_area_struct *vma)
 {
-	struct spm_map *map = vma->vm_private_data;
+	struct spm_map *map = spm_map_of(vma);
 	unsigned long index;
 	pgoff_t first, last;
 	void *entry;
 
-	if (!map)
-		return;
 	spm_vma_slots(vma, &first, &last);
 	xa_for_each_range(&map->pmap.shadow, index, entry, first, last) {
-		struct spm_slot *slot =
-			spm_object_find_slot(&map->region->object, index);
+		struct mutex *lock = spm_map_find_lock(map, index);
 
-		if (!slot)
+		if (!lock)
 			continue;
-		mutex_lock(&slot->lock);
+		mutex_lock(lock);
 		if (spm_vma_covers(vma, index) ||
 		    spm_pmd_is_2m(spm_pmap_shadow(&map->pmap, index)))
 			spm_pmap_forget(&map->pmap, index);
-		mutex_unlock(&slot->lock);
+		mutex_unlock(lock);
 	}
 	if (map->moved_from) {
 		/* mremap failed: what it had moved went back. */
@@ -264,26 +287,25 @@ void spm_vma_close(struct vm_area_struct *vma)
  */
 int spm_vma_may_split(struct vm_area_struct *vma, unsigned long addr)
 {
-	struct spm_map *map = vma->vm_private_data;
-	struct spm_region *r = spm_vma_region(vma);
+	struct spm_map *map = spm_map_of(vma);
+	struct spm_reserv *rv;
 	struct spm_place pl;
-	struct spm_slot *slot;
-	pgoff_t pgoff;
+	struct mutex *lock;
+	pgoff_t slot;
 
-	if (!map || IS_ALIGNED(addr, PMD_SIZE) || !vma_is_accessible(vma))
+	if (IS_ALIGNED(addr, PMD_SIZE) || !vma_is_accessible(vma))
 		return 0;
-	pgoff = linear_page_index(vma, addr);
-	slot = spm_object_find_slot(&r->object, pgoff >> SPM_SLOT_SHIFT);
-	if (!slot)
+	slot = linear_page_index(vma, addr) >> SPM_SLOT_SHIFT;
+	lock = spm_map_find_lock(map, slot);
+	if (!lock)
 		return 0;
-	mutex_lock(&slot->lock);
-	spm_place_init(&pl, vma, slot->index, spm_region_pages(r),
+	mutex_lock(lock);
+	spm_place_init(&pl, vma, slot, spm_region_pages(map->region),
 		       spm_pt_pmd(vma->vm_mm, addr));
-	if (slot->reserv && pl.fits &&
-	    !spm_pmap_prepare(&map->pmap, slot->index) &&
+	rv = spm_object_whole(map->object, slot);
+	if (rv && pl.fits && !spm_pmap_prepare(&map->pmap, slot) &&
 	    spm_pmd_is_2m(spm_pmap_observe(&map->pmap, &pl)))
-		spm_pmap_demote(&map->pmap, &pl, slot->reserv,
-				SPM_DEMOTE_SPLIT);
-	mutex_unlock(&slot->lock);
+		spm_pmap_demote(&map->pmap, &pl, rv, SPM_DEMOTE_SPLIT);
+	mutex_unlock(lock);
 	return 0;
 }

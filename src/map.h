@@ -8,6 +8,7 @@
 
 #include <linux/refcount.h>
 
+#include "cow.h"
 #include "pmap.h"
 #include "region.h"
 
@@ -17,6 +18,8 @@
  * @base:	address that page 0 of the region has, or would have, in it;
  *		constant.  A VMA with another base belongs to another map
  * @region:	alive while a VMA or the looker's region reference is; constant
+ * @object:	what it shows: the region's object, or one of its own that shadows
+ *		it.  NULL if memory for that ran out during fork.  Constant
  * @pmap:	its entries
  * @moved_from:	map whose entries mremap is about to bring, or NULL; under
  *		mmap_lock for writing
@@ -25,14 +28,25 @@ struct spm_map {
 	refcount_t ref;
 	unsigned long base;
 	struct spm_region *region;
+	struct spm_object *object;
 	struct spm_pmap pmap;
 	struct spm_map *moved_from;
 };
 
 int spm_map_mmap(struct spm_region *r, struct vm_area_struct *vma);
-struct spm_map *spm_map_of(struct vm_area_struct *vma);
 void spm_map_put(struct spm_map *map);
 struct spm_map *spm_map_next(struct spm_region *r, struct spm_map *prev);
+
+static inline struct spm_map *spm_map_of(const struct vm_area_struct *vma)
+{
+	return vma->vm_private_data;
+}
+
+/* MAP_PRIVATE.  VM_SHARED says nothing: we set it, see spm_map_mmap(). */
+static inline bool spm_vma_private(const struct vm_area_struct *vma)
+{
+	return !(vma->vm_flags & VM_MAYSHARE);
+}
 
 static inline struct spm_region *spm_vma_region(struct vm_area_struct *vma)
 {

@@ -23,12 +23,13 @@ struct spm_mincore_round {
 	u8 vec[SPM_SLOT_PAGES];
 };
 
+/* @rv holds the page, or shows it through; NULL if nobody holds it. */
 static u8 spm_mincore_page(const struct spm_reserv *rv, unsigned int i,
 			   const struct spm_pte *pte)
 {
 	u8 v = 0;
 
-	if (rv && spm_reserv_populated(rv, i))
+	if (rv)
 		v |= SPM_MINCORE_INCORE;
 	if (rv && spm_reserv_dirty(rv, i))
 		v |= SPM_MINCORE_MODIFIED;
@@ -50,7 +51,8 @@ static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
 {
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
-	struct spm_slot *slot;
+	struct spm_object *obj;
+	struct mutex *lock;
 	unsigned int i, k;
 	pgoff_t pgoff;
 
@@ -66,17 +68,20 @@ static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
 	end = min3(end, vma->vm_end, ALIGN(m->addr + 1, PMD_SIZE));
 	m->n = min((end - m->addr) >> PAGE_SHIFT,
 		   (unsigned long)SPM_SLOT_PAGES - i);
-	slot = spm_object_find_slot(&r->object, pgoff >> SPM_SLOT_SHIFT);
-	if (slot && mutex_lock_killable(&slot->lock)) {
+	obj = spm_map_of(vma)->object;
+	lock = obj ? spm_object_find_lock(obj, pgoff >> SPM_SLOT_SHIFT) : NULL;
+	if (lock && mutex_lock_killable(lock)) {
 		mmap_read_unlock(mm);
 		return -EINTR;
 	}
 	spm_pt_read(mm, m->addr, m->n, m->pte);
 	for (k = 0; k < m->n; k++)
-		m->vec[k] = spm_mincore_page(slot ? slot->reserv : NULL, i + k,
-					     &m->pte[k]);
-	if (slot)
-		mutex_unlock(&slot->lock);
+		m->vec[k] = spm_mincore_page(lock ?
+				spm_object_page(obj, pgoff >> SPM_SLOT_SHIFT,
+						i + k) : NULL,
+				i + k, &m->pte[k]);
+	if (lock)
+		mutex_unlock(lock);
 	mmap_read_unlock(mm);
 	return 0;
 }

@@ -9,31 +9,59 @@
  * nothing is lost.
  */
 #include <linux/mm.h>
+#include <linux/rmap.h>
 #include <linux/sched/mm.h>
 #include <kunit/visibility.h>
 
 #include "pmap.h"
 
 /**
- * spm_pmap_init() - a pmap without entries, on its object's list
+ * spm_rmap_init() - a region that is not mapped
+ * @rmap:	to be set up
+ * @mapping:	of the region's inode
+ */
+void spm_rmap_init(struct spm_rmap *rmap, struct address_space *mapping)
+{
+	rmap->mapping = mapping;
+	INIT_LIST_HEAD(&rmap->pmaps);
+	rmap->npmaps = 0;
+	mutex_init(&rmap->lock);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_rmap_init);
+
+/**
+ * spm_rmap_destroy() - undo spm_rmap_init()
+ * @rmap: without pmaps
+ */
+void spm_rmap_destroy(struct spm_rmap *rmap)
+{
+	mutex_destroy(&rmap->lock);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_rmap_destroy);
+
+/**
+ * spm_pmap_init() - a pmap without entries, on its region's list
  * @pm:		to be set up
  * @owner:	of the object
+ * @rmap:	of the region
  * @mm:		whose page tables
  *
  * Context: process context, may sleep; no slot lock needed.
  */
-void spm_pmap_init(struct spm_pmap *pm, struct spm_owner *owner,
-		   struct mm_struct *mm)
+void spm_pmap_init(struct spm_pmap *pm, const struct spm_owner *owner,
+		   struct spm_rmap *rmap, struct mm_struct *mm)
 {
 	pm->owner = owner;
+	pm->rmap = rmap;
 	pm->mm = mm;
 	pm->inexact = false;
 	mmgrab(mm);
 	xa_init(&pm->shadow);
-	mutex_lock(&owner->pmaps_lock);
-	list_add_tail(&pm->link, &owner->pmaps);
-	mutex_unlock(&owner->pmaps_lock);
-	spm_count(&owner->counters, maps);
+	mutex_lock(&rmap->lock);
+	list_add_tail(&pm->link, &rmap->pmaps);
+	WRITE_ONCE(rmap->npmaps, rmap->npmaps + 1);
+	mutex_unlock(&rmap->lock);
+	spm_count(owner->counters, maps);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_init);
 
@@ -50,12 +78,12 @@ static void spm_pmap_set(struct spm_pmap *pm, pgoff_t slot,
 		return;
 	/* Replaces a value that is there: takes no memory, cannot fail. */
 	xa_store(&pm->shadow, slot, xa_mk_value(new), GFP_ATOMIC);
-	spm_count_n(&pm->owner->counters, live,
+	spm_count_n(pm->owner->counters, live,
 		    spm_pmd_is_2m(new) - spm_pmd_is_2m(old));
 }
 
 /**
- * spm_pmap_destroy() - take a pmap off its object's list
+ * spm_pmap_destroy() - take a pmap off its region's list
  * @pm:	none of its VMAs is left
  *
  * Context: process context, may sleep; no slot lock needed: @pm can be reached
@@ -66,13 +94,14 @@ void spm_pmap_destroy(struct spm_pmap *pm)
 	unsigned long slot;
 	void *entry;
 
-	mutex_lock(&pm->owner->pmaps_lock);
+	mutex_lock(&pm->rmap->lock);
 	list_del(&pm->link);
-	mutex_unlock(&pm->owner->pmaps_lock);
+	WRITE_ONCE(pm->rmap->npmaps, pm->rmap->npmaps - 1);
+	mutex_unlock(&pm->rmap->lock);
 	xa_for_each(&pm->shadow, slot, entry)
 		spm_pmap_forget(pm, slot);
 	xa_destroy(&pm->shadow);
-	spm_count_n(&pm->owner->counters, maps, -1);
+	spm_count_n(pm->owner->counters, maps, -1);
 	mmdrop(pm->mm);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_destroy);
@@ -146,7 +175,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pmap_live);
 enum spm_pmd_state spm_pmap_observe(struct spm_pmap *pm,
 				    const struct spm_place *pl)
 {
-	const struct spm_counters *c = &pm->owner->counters;
+	const struct spm_counters *c = pm->owner->counters;
 	enum spm_pmd_state is = spm_pt_state(pl->pmd);
 	enum spm_pmd_state was = spm_pmap_shadow(pm, pl->slot);
 
@@ -172,7 +201,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pmap_observe);
 void spm_pmap_forget(struct spm_pmap *pm, pgoff_t slot)
 {
 	if (spm_pmd_is_2m(spm_pmap_shadow(pm, slot)))
-		spm_count(&pm->owner->counters, removals);
+		spm_count(pm->owner->counters, removals);
 	spm_pmap_set(pm, slot, SPM_PMD_NONE);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_forget);
@@ -212,61 +241,37 @@ static bool spm_place_may_write(const struct spm_place *pl)
 	return pl->vma->vm_flags & VM_WRITE;
 }
 
+/* A page of a backing object is not this mapping's to write to. */
+static bool spm_pmap_owns(const struct spm_pmap *pm,
+			  const struct spm_reserv *rv)
+{
+	return rv->owner == pm->owner;
+}
+
 /**
  * spm_pmap_enter_4k() - map one page
  * @pm:	pmap, prepared
  * @pl:	place, whose PMD is no 2 MB entry
- * @rv:	reservation
+ * @rv:	reservation, of the object or of one that shows through
  * @i:	index of a populated page inside the place
  *
- * The entry is writable if the mapping allows it and the page is recorded dirty
- * already; so a store marks the page dirty before it comes here.
+ * The entry is writable if the mapping allows it, the page is the object's own,
+ * and it is recorded dirty already; so a store marks the page dirty before it
+ * comes here.
  *
  * Return: VM_FAULT_NOPAGE, VM_FAULT_OOM or VM_FAULT_SIGBUS.
  */
 vm_fault_t spm_pmap_enter_4k(struct spm_pmap *pm, const struct spm_place *pl,
 			     struct spm_reserv *rv, unsigned int i)
 {
-	bool write = spm_reserv_dirty(rv, i) && spm_place_may_write(pl);
+	bool write = spm_reserv_dirty(rv, i) && spm_pmap_owns(pm, rv) &&
+		     spm_place_may_write(pl);
 
 	if (spm_pmap_shadow(pm, pl->slot) == SPM_PMD_NONE)
 		spm_pmap_set(pm, pl->slot, SPM_PMD_TABLE);
 	return spm_pt_insert_4k(pl, i, spm_reserv_page(rv, i), write);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_enter_4k);
-
-/**
- * spm_pmap_prefault() - map what is populated around a faulting page
- * @pm:		pmap, prepared
- * @pl:		place, whose PMD is a page table
- * @rv:		reservation
- * @i:		index of the faulting page
- * @window:	pages on each side
- *
- * FreeBSD's vm_fault_prefault(): a hint, it stops at the first failure and
- * never populates.  Pages already dirty are mapped writable (FreeBSD maps them
- * read-only): a later store would fault only to learn what is known.
- */
-void spm_pmap_prefault(struct spm_pmap *pm, const struct spm_place *pl,
-		       struct spm_reserv *rv, unsigned int i,
-		       unsigned int window)
-{
-	unsigned int n, end, mapped = 0;
-
-	/* A writable entry that no store asked for would hide the next one. */
-	if (spm_pt_soft_dirty_tracked(pl->vma))
-		return;
-	spm_policy_prefault(i, window, pl->lo, pl->hi, &n, &end);
-	for_each_set_bit_from(n, rv->popmap, end) {
-		if (n == i)
-			continue;
-		if (spm_pmap_enter_4k(pm, pl, rv, n) != VM_FAULT_NOPAGE)
-			break;
-		mapped++;
-	}
-	spm_count_n(&pm->owner->counters, prefaulted, mapped);
-}
-EXPORT_SYMBOL_IF_KUNIT(spm_pmap_prefault);
 
 static void spm_pmap_trace_promote(struct spm_pmap *pm,
 				   const struct spm_place *pl,
@@ -288,15 +293,17 @@ static void spm_pmap_trace_promote(struct spm_pmap *pm,
 void spm_pmap_refuse(struct spm_pmap *pm, const struct spm_place *pl,
 		     enum spm_refusal why, enum spm_promote_cause cause)
 {
-	spm_count(&pm->owner->counters, p_failures);
+	spm_count(pm->owner->counters, p_failures);
 	spm_pmap_trace_promote(pm, pl, SPM_PROMOTE_FAILED, false, cause, why);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_refuse);
 
-static bool spm_reserv_may_map_2m(const struct spm_reserv *rv, bool write)
+static bool spm_pmap_may_map_2m(const struct spm_pmap *pm,
+				const struct spm_reserv *rv, bool write)
 {
 	return spm_reserv_full(rv) && !spm_reserv_loose(rv) &&
-	       (!write || rv->ndirty == SPM_SLOT_PAGES);
+	       (!write ||
+		(spm_pmap_owns(pm, rv) && rv->ndirty == SPM_SLOT_PAGES));
 }
 
 static vm_fault_t spm_pmap_insert_2m(struct spm_pmap *pm,
@@ -305,7 +312,7 @@ static vm_fault_t spm_pmap_insert_2m(struct spm_pmap *pm,
 {
 	vm_fault_t ret;
 
-	if (WARN_ONCE(!spm_reserv_may_map_2m(rv, write) || !pl->fits,
+	if (WARN_ONCE(!spm_pmap_may_map_2m(pm, rv, write) || !pl->fits,
 		      "superpmap: slot %lu may not be mapped by 2 MB: %u populated, %u dirty, write %d\n",
 		      rv->index, rv->popcnt, rv->ndirty, write))
 		return VM_FAULT_SIGBUS;
@@ -335,7 +342,7 @@ vm_fault_t spm_pmap_enter_2m(struct spm_pmap *pm, const struct spm_place *pl,
 	vm_fault_t ret = spm_pmap_insert_2m(pm, pl, rv, write);
 
 	if (ret == VM_FAULT_NOPAGE) {
-		spm_count(&pm->owner->counters, mappings);
+		spm_count(pm->owner->counters, mappings);
 		spm_pmap_trace_promote(pm, pl, SPM_PROMOTE_DIRECT, write, cause,
 				       SPM_REFUSE_NONE);
 	}
@@ -376,7 +383,7 @@ vm_fault_t spm_pmap_promote(struct spm_pmap *pm, const struct spm_place *pl,
 	spm_pmap_set(pm, pl->slot, SPM_PMD_NONE);
 	ret = spm_pmap_insert_2m(pm, pl, rv, write);
 	if (ret == VM_FAULT_NOPAGE) {
-		spm_count(&pm->owner->counters, promotions);
+		spm_count(pm->owner->counters, promotions);
 		spm_pmap_trace_promote(pm, pl, SPM_PROMOTE_INPLACE, write,
 				       cause, SPM_REFUSE_NONE);
 	}
@@ -400,7 +407,7 @@ vm_fault_t spm_pmap_upgrade(struct spm_pmap *pm, const struct spm_place *pl,
 	vm_fault_t ret = spm_pmap_insert_2m(pm, pl, rv, true);
 
 	if (ret == VM_FAULT_NOPAGE) {
-		spm_count(&pm->owner->counters, upgrades);
+		spm_count(pm->owner->counters, upgrades);
 		spm_pmap_trace_promote(pm, pl, SPM_PROMOTE_UPGRADE, true, cause,
 				       SPM_REFUSE_NONE);
 	}
@@ -441,7 +448,7 @@ static void spm_count_demotion(const struct spm_counters *c,
 bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 		     struct spm_reserv *rv, enum spm_demote_cause cause)
 {
-	const struct spm_counters *c = &pm->owner->counters;
+	const struct spm_counters *c = pm->owner->counters;
 	unsigned int i;
 
 	spm_pt_zap_slot(pl);
@@ -460,8 +467,20 @@ bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_demote);
 
 /**
- * spm_pmap_remove_all() - take pages of a slot out of every mapping
- * @owner:	object
+ * spm_pmap_remove_slot() - take every entry of a slot out of one mapping
+ * @pm:	pmap
+ * @pl:	place that fits
+ */
+void spm_pmap_remove_slot(struct spm_pmap *pm, const struct spm_place *pl)
+{
+	spm_pt_zap_slot(pl);
+	spm_pmap_forget(pm, pl->slot);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_pmap_remove_slot);
+
+/**
+ * spm_rmap_remove_all() - take pages of a slot out of every mapping of a region
+ * @rmap:	region's
  * @slot:	index of the slot
  * @first:	first page
  * @end:	one past the last
@@ -472,18 +491,51 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pmap_demote);
  * Context: slot lock held, so no mapping of ours makes a new entry meanwhile; no
  * VMA lock needed, the core's reverse map finds the VMAs.
  */
-void spm_pmap_remove_all(struct spm_owner *owner, pgoff_t slot,
+void spm_rmap_remove_all(struct spm_rmap *rmap, pgoff_t slot,
 			 unsigned int first, unsigned int end)
 {
 	struct spm_pmap *pm;
 
-	unmap_mapping_pages(owner->mapping, (slot << SPM_SLOT_SHIFT) + first,
+	unmap_mapping_pages(rmap->mapping, (slot << SPM_SLOT_SHIFT) + first,
 			    end - first, false);
-	mutex_lock(&owner->pmaps_lock);
-	list_for_each_entry(pm, &owner->pmaps, link)
+	mutex_lock(&rmap->lock);
+	list_for_each_entry(pm, &rmap->pmaps, link)
 		if (spm_pmd_is_2m(spm_pmap_shadow(pm, slot)) ||
 		    end - first == SPM_SLOT_PAGES)
 			spm_pmap_forget(pm, slot);
-	mutex_unlock(&owner->pmaps_lock);
+	mutex_unlock(&rmap->lock);
 }
-EXPORT_SYMBOL_IF_KUNIT(spm_pmap_remove_all);
+EXPORT_SYMBOL_IF_KUNIT(spm_rmap_remove_all);
+
+/**
+ * spm_rmap_remove_write() - make every entry of a reservation read-only
+ * @rmap:	of the region whose mappings have the entries
+ * @rv:		reservation
+ *
+ * FreeBSD's pmap_remove_write(), for 512 pages at once; 2 MB entries stay.  By
+ * the dirty rule, there is nothing to do where no page is dirty.
+ *
+ * Context: slot lock held; no VMA lock needed.
+ */
+void spm_rmap_remove_write(struct spm_rmap *rmap, const struct spm_reserv *rv)
+{
+	pgoff_t start = rv->index << SPM_SLOT_SHIFT;
+	struct spm_pmap *pm;
+	unsigned int i;
+
+	if (!rv->ndirty)
+		return;
+	if (!spm_reserv_loose(rv))
+		mapping_wrprotect_range(rmap->mapping, start,
+					folio_pfn(rv->folio), SPM_SLOT_PAGES);
+	else
+		for_each_set_bit(i, rv->dirty, SPM_SLOT_PAGES)
+			mapping_wrprotect_range(rmap->mapping, start + i,
+						page_to_pfn(rv->pages[i]), 1);
+	mutex_lock(&rmap->lock);
+	list_for_each_entry(pm, &rmap->pmaps, link)
+		if (spm_pmap_shadow(pm, rv->index) == SPM_PMD_2M_RW)
+			spm_pmap_set(pm, rv->index, SPM_PMD_2M_RO);
+	mutex_unlock(&rmap->lock);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_rmap_remove_write);

@@ -13,6 +13,7 @@
 #ifndef SPM_PMAP_H
 #define SPM_PMAP_H
 
+#include <linux/mutex.h>
 #include <linux/xarray.h>
 
 #include "ptable.h"
@@ -21,10 +22,26 @@
 struct mm_struct;
 
 /**
+ * struct spm_rmap - where a region is mapped, shared and private
+ * @mapping:	of the region's inode: the core links all its VMAs here
+ * @pmaps:	pmaps of the same VMAs
+ * @npmaps:	how many; changed under @lock
+ * @lock:	protects @pmaps; taken inside slot locks, nothing but the
+ *		shadows' own locks is taken inside it
+ */
+struct spm_rmap {
+	struct address_space *mapping;
+	struct list_head pmaps;
+	unsigned int npmaps;
+	struct mutex lock; /* the list of pmaps */
+};
+
+/**
  * struct spm_pmap - what one mapping has entered
  * @owner:	of the object that is mapped; constant
+ * @rmap:	of its region; constant
  * @mm:		whose page tables; held by mmgrab(); constant
- * @link:	in owner->pmaps, under owner->pmaps_lock
+ * @link:	in rmap->pmaps, under its lock
  * @shadow:	enum spm_pmd_state by slot; an element is added by
  *		spm_pmap_prepare() and changed under the lock of its slot
  * @inexact:	entries may exist that @shadow does not know of, because memory
@@ -32,15 +49,22 @@ struct mm_struct;
  *		spm_pmap_observe() learns of them
  */
 struct spm_pmap {
-	struct spm_owner *owner;
+	const struct spm_owner *owner;
+	struct spm_rmap *rmap;
 	struct mm_struct *mm;
 	struct list_head link;
 	struct xarray shadow;
 	bool inexact;
 };
 
-void spm_pmap_init(struct spm_pmap *pm, struct spm_owner *owner,
-		   struct mm_struct *mm);
+void spm_rmap_init(struct spm_rmap *rmap, struct address_space *mapping);
+void spm_rmap_destroy(struct spm_rmap *rmap);
+void spm_rmap_remove_all(struct spm_rmap *rmap, pgoff_t slot,
+			 unsigned int first, unsigned int end);
+void spm_rmap_remove_write(struct spm_rmap *rmap, const struct spm_reserv *rv);
+
+void spm_pmap_init(struct spm_pmap *pm, const struct spm_owner *owner,
+		   struct spm_rmap *rmap, struct mm_struct *mm);
 void spm_pmap_destroy(struct spm_pmap *pm);
 int spm_pmap_prepare(struct spm_pmap *pm, pgoff_t slot);
 enum spm_pmd_state spm_pmap_shadow(struct spm_pmap *pm, pgoff_t slot);
@@ -53,9 +77,6 @@ int spm_pmap_move(struct spm_pmap *to, struct spm_pmap *from, pgoff_t slot,
 
 vm_fault_t spm_pmap_enter_4k(struct spm_pmap *pm, const struct spm_place *pl,
 			     struct spm_reserv *rv, unsigned int i);
-void spm_pmap_prefault(struct spm_pmap *pm, const struct spm_place *pl,
-		       struct spm_reserv *rv, unsigned int i,
-		       unsigned int window);
 vm_fault_t spm_pmap_enter_2m(struct spm_pmap *pm, const struct spm_place *pl,
 			     struct spm_reserv *rv, bool write,
 			     enum spm_promote_cause cause);
@@ -69,7 +90,6 @@ void spm_pmap_refuse(struct spm_pmap *pm, const struct spm_place *pl,
 		     enum spm_refusal why, enum spm_promote_cause cause);
 bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 		     struct spm_reserv *rv, enum spm_demote_cause cause);
-void spm_pmap_remove_all(struct spm_owner *owner, pgoff_t slot,
-			 unsigned int first, unsigned int end);
+void spm_pmap_remove_slot(struct spm_pmap *pm, const struct spm_place *pl);
 
 #endif /* SPM_PMAP_H */

@@ -78,6 +78,28 @@ bool spm_policy_fill(unsigned int popcnt, unsigned int threshold)
 EXPORT_SYMBOL_IF_KUNIT(spm_policy_fill);
 
 /**
+ * spm_policy_cow_slot() - copy the whole slot, or only the page stored to?
+ * @size:	spm_tunables.cow_size
+ * @mappable:	a full copy could be mapped by 2 MB
+ * @popcnt:	pages of the slot that the object has already
+ * @run:	how many of these lie next to the page on one side, without a gap
+ *
+ * FreeBSD copies the page.  The whole slot at once costs up to 512 copies for
+ * one store and saves as many faults.
+ *
+ * Return: true for the slot.
+ */
+bool spm_policy_cow_slot(enum spm_cow_size size, bool mappable,
+			 unsigned int popcnt, unsigned int run)
+{
+	if (!mappable || size == SPM_COW_4K)
+		return false;
+	return size == SPM_COW_2M || popcnt >= SPM_COW_MOSTLY ||
+	       run >= SPM_COW_RUN;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_cow_slot);
+
+/**
  * spm_policy_prefault() - the window around a faulting page
  * @page:	its index in the slot
  * @window:	pages on each side

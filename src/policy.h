@@ -15,6 +15,17 @@
 
 #define SPM_PREFAULT_MAX 64
 
+/* How much is copied when a store finds its page in a backing object. */
+enum spm_cow_size {
+	SPM_COW_4K,	/* the page */
+	SPM_COW_2M,	/* the slot, where it can then be mapped by 2 MB */
+	SPM_COW_AUTO,	/* the slot once most of it, or all before it, is copied */
+};
+
+/* What SPM_COW_AUTO takes for most of a slot, and for a sequence of stores. */
+#define SPM_COW_MOSTLY	(SPM_SLOT_PAGES / 2)
+#define SPM_COW_RUN	64U
+
 /**
  * struct spm_tunables - what the administrator chose
  * @superpages:		pg_ps_enabled: 2 MB entries may be made
@@ -25,6 +36,7 @@
  *			511 is FreeBSD's rule (only if they are dirty anyway)
  * @prefault_pages:	populated neighbours, 0..64 on each side, that a 4 KB
  *			fault maps as well
+ * @cow_size:		enum spm_cow_size
  *
  * Each is a word that is read once per decision: a change takes effect with
  * the next fault.
@@ -34,6 +46,7 @@ struct spm_tunables {
 	unsigned int populate_threshold;
 	unsigned int dirty_threshold;
 	unsigned int prefault_pages;
+	unsigned int cow_size;
 };
 
 extern struct spm_tunables spm_tunables;
@@ -97,6 +110,8 @@ struct spm_facts {
 enum spm_entry spm_policy_entry(const struct spm_facts *f,
 				enum spm_refusal *why);
 bool spm_policy_fill(unsigned int popcnt, unsigned int threshold);
+bool spm_policy_cow_slot(enum spm_cow_size size, bool mappable,
+			 unsigned int popcnt, unsigned int run);
 void spm_policy_prefault(unsigned int page, unsigned int window,
 			 unsigned int lo, unsigned int hi,
 			 unsigned int *first, unsigned int *end);

@@ -136,7 +136,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pt_soft_dirty_tracked);
 void spm_pt_renew(const struct spm_place *pl, unsigned int i)
 {
 	if (spm_pt_soft_dirty_tracked(pl->vma))
-		zap_vma_range(pl->vma, spm_place_addr(pl, i), PAGE_SIZE);
+		spm_pt_zap_page(pl, i);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_renew);
 
@@ -206,6 +206,19 @@ void spm_pt_zap_slot(const struct spm_place *pl)
 	zap_vma_range(pl->vma, pl->addr, PMD_SIZE);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_zap_slot);
+
+/**
+ * spm_pt_zap_page() - take one 4 KB entry out of this VMA
+ * @pl:	place whose PMD is not a 2 MB entry
+ * @i:	index of the page, inside [lo, hi)
+ *
+ * Whether there is one or not: a page that was copied may be mapped still.
+ */
+void spm_pt_zap_page(const struct spm_place *pl, unsigned int i)
+{
+	zap_vma_range(pl->vma, spm_place_addr(pl, i), PAGE_SIZE);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_pt_zap_page);
 
 /*
  * The kernel exports its own function only for a test module.  What that adds,

@@ -11,7 +11,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "pmap.h"
+#include "cow.h"
 #include "region.h"
 
 /* "sprp", shown by statfs to whoever gets hold of such an inode. */
@@ -81,6 +81,65 @@ static struct inode *spm_inode_new(loff_t size)
 	return inode;
 }
 
+static void spm_region_free(struct spm_region *r)
+{
+	if (r->object)
+		spm_object_put(r->object);
+	spm_rmap_destroy(&r->rmap);
+	iput(r->inode);
+	ida_free(&spm_region_ids, r->id);
+	mutex_destroy(&r->size_lock);
+	kfree(r);
+}
+
+/* A region that nobody can find yet, its object in @family or a new one. */
+static struct spm_region *spm_region_alloc(loff_t size,
+					   struct spm_family *family)
+{
+	struct spm_region *r = kzalloc_obj(*r, GFP_KERNEL_ACCOUNT);
+	struct spm_object_spec spec = { .family = family };
+	int err;
+
+	if (!r)
+		return ERR_PTR(-ENOMEM);
+	err = ida_alloc_min(&spm_region_ids, 1, GFP_KERNEL_ACCOUNT);
+	if (err < 0) {
+		kfree(r);
+		return ERR_PTR(err);
+	}
+	kref_init(&r->ref);
+	mutex_init(&r->size_lock);
+	r->id = err;
+	r->inode = spm_inode_new(size);
+	if (!r->inode) {
+		ida_free(&spm_region_ids, r->id);
+		kfree(r);
+		return ERR_PTR(-ENOMEM);
+	}
+	spm_rmap_init(&r->rmap, r->inode->i_mapping);
+	spec.region = r->id;
+	spec.inode = r->inode;
+	spec.rmap = &r->rmap;
+	spec.counters = spm_counters_create();
+	if (spec.counters) {
+		r->object = spm_object_create(&spec);
+		spm_counters_put(spec.counters);
+	}
+	if (!r->object) {
+		spm_region_free(r);
+		return ERR_PTR(-ENOMEM);
+	}
+	return r;
+}
+
+static void spm_region_publish(struct spm_region *r)
+{
+	mutex_lock(&spm_regions_lock);
+	list_add_tail(&r->link, &spm_regions);
+	mutex_unlock(&spm_regions_lock);
+	spm_count(spm_region_counters(r), regions);
+}
+
 /**
  * spm_region_create() - a region without pages
  * @persistent:	it will have a device node of its own, and a fixed size
@@ -92,39 +151,108 @@ static struct inode *spm_inode_new(loff_t size)
  */
 struct spm_region *spm_region_create(bool persistent, loff_t size)
 {
-	struct spm_region *r = kzalloc_obj(*r, GFP_KERNEL_ACCOUNT);
-	int err;
+	struct spm_region *r = spm_region_alloc(size, NULL);
 
-	if (!r)
-		return ERR_PTR(-ENOMEM);
-	kref_init(&r->ref);
-	mutex_init(&r->size_lock);
+	if (IS_ERR(r))
+		return r;
 	r->persistent = persistent;
 	r->fixed = persistent;
-	err = ida_alloc_min(&spm_region_ids, 1, GFP_KERNEL_ACCOUNT);
-	if (err < 0)
-		goto free;
-	r->id = err;
-	err = -ENOMEM;
-	r->inode = spm_inode_new(size);
-	if (!r->inode)
-		goto free_id;
-	err = spm_object_init(&r->object, r->id, r->inode->i_mapping);
-	if (err)
-		goto put_inode;
-	mutex_lock(&spm_regions_lock);
-	list_add_tail(&r->link, &spm_regions);
-	mutex_unlock(&spm_regions_lock);
-	spm_count(&r->object.owner.counters, regions);
+	spm_region_publish(r);
 	return r;
+}
 
-put_inode:
-	iput(r->inode);
-free_id:
-	ida_free(&spm_region_ids, r->id);
-free:
-	kfree(r);
-	return ERR_PTR(err);
+/**
+ * spm_region_snapshot() - a region that holds what another holds now
+ * @r: the other
+ *
+ * Context: process context, may sleep.
+ * Return: the new region with one reference, or an error pointer (-ENOMEM,
+ * -ENOSPC, -EMLINK, -EHWPOISON).
+ */
+struct spm_region *spm_region_snapshot(struct spm_region *r)
+{
+	struct spm_region *s = spm_region_alloc(0, r->object->family);
+	int err;
+
+	if (IS_ERR(s))
+		return s;
+	mutex_lock(&r->size_lock);
+	i_size_write(s->inode, spm_region_size(r));
+	s->fixed = r->fixed;
+	err = spm_cow_shadow(r->object, s->object, SPM_FREEZE_SNAPSHOT);
+	mutex_unlock(&r->size_lock);
+	if (err) {
+		spm_region_free(s);
+		return ERR_PTR(err);
+	}
+	spm_region_publish(s);
+	return s;
+}
+
+/* An object for a private mapping, with an inode of its own for futexes. */
+static struct spm_object *spm_region_object(struct spm_region *r,
+					    const struct mm_struct *mm,
+					    const struct spm_object *forked)
+{
+	struct spm_object_spec spec = {
+		.family = r->object->family,
+		.counters = r->object->owner.counters,
+		.region = r->id,
+		.inode = spm_inode_new(0),
+		.rmap = &r->rmap,
+		.mm = mm,
+		.forked = forked,
+	};
+	struct spm_object *obj;
+
+	if (!spec.inode)
+		return NULL;
+	obj = spm_object_create(&spec);
+	iput(spec.inode);
+	return obj;
+}
+
+/**
+ * spm_region_private() - the object of a new private mapping
+ * @r:	region that is mapped
+ * @mm:	where
+ *
+ * Context: process context, may sleep.
+ * Return: the object with one user, or NULL without memory.
+ */
+struct spm_object *spm_region_private(struct spm_region *r,
+				      const struct mm_struct *mm)
+{
+	struct spm_object *obj = spm_region_object(r, mm, NULL);
+
+	if (obj)
+		spm_cow_map_private(r->object, obj);
+	return obj;
+}
+
+/**
+ * spm_region_fork() - the object of the child's copy of a private mapping
+ * @r:		region that is mapped
+ * @parent:	object of the parent's mapping
+ * @mm:		the child's
+ *
+ * Context: mmap_lock of the parent and the child held for writing; may sleep.
+ * Return: the object with one user more, or NULL without memory.
+ */
+struct spm_object *spm_region_fork(struct spm_region *r,
+				   struct spm_object *parent,
+				   const struct mm_struct *mm)
+{
+	struct spm_object *obj = spm_cow_forked(parent, mm);
+
+	if (obj)
+		return obj;
+	obj = spm_region_object(r, mm, parent);
+	if (obj && spm_cow_shadow(parent, obj, SPM_FREEZE_FORK)) {
+		spm_object_put(obj);
+		obj = NULL;
+	}
+	return obj;
 }
 
 /* The last reference went away, with the lock of the list held. */
@@ -135,12 +263,8 @@ static void spm_region_release(struct kref *ref)
 
 	list_del(&r->link);
 	mutex_unlock(&spm_regions_lock);
-	spm_count_n(&r->object.owner.counters, regions, -1);
-	spm_object_destroy(&r->object);
-	iput(r->inode);
-	ida_free(&spm_region_ids, r->id);
-	mutex_destroy(&r->size_lock);
-	kfree(r);
+	spm_count_n(spm_region_counters(r), regions, -1);
+	spm_region_free(r);
 }
 
 /**
@@ -192,51 +316,12 @@ struct spm_region *spm_region_next(struct spm_region *prev)
 }
 
 /**
- * spm_region_discard() - pages back to zeros, memory back to the system
- * @r:		region
- * @first:	first page
- * @end:	one past the last
- *
- * Slot by slot; a fault between two slots may populate again behind us, as a
- * store that comes after the call would.
- *
- * Context: process context, may sleep; no slot lock held.
- */
-void spm_region_discard(struct spm_region *r, pgoff_t first, pgoff_t end)
-{
-	struct spm_object *obj = &r->object;
-	struct spm_slot *slot;
-	unsigned long index;
-
-	if (first >= end)
-		return;
-	xa_for_each_range(&obj->slots, index, slot, first >> SPM_SLOT_SHIFT,
-			  (end - 1) >> SPM_SLOT_SHIFT) {
-		pgoff_t start = index << SPM_SLOT_SHIFT;
-		unsigned int lo = first > start ? first - start : 0;
-		unsigned int hi = min(end - start, (pgoff_t)SPM_SLOT_PAGES);
-		unsigned int had;
-
-		mutex_lock(&slot->lock);
-		if (slot->reserv) {
-			had = bitmap_weight_from(slot->reserv->popmap, lo, hi);
-			if (had) {
-				spm_pmap_remove_all(&obj->owner, index, lo, hi);
-				spm_slot_depopulate(slot, lo, hi);
-			}
-			spm_count_n(&obj->owner.counters, discarded, had);
-		}
-		mutex_unlock(&slot->lock);
-		cond_resched();
-	}
-}
-
-/**
  * spm_region_set_size() - fix the size
  * @r:		region
  * @size:	bytes, a multiple of the page size
  *
- * Pages beyond are discarded; touching them gives SIGBUS from then on.  A 2 MB
+ * Pages beyond are discarded, those of private mappings too; touching them gives
+ * SIGBUS from then on.  Snapshots keep theirs.  A 2 MB
  * entry that the new end cuts covers discarded pages, so it goes with them, and
  * its slot is mapped by 4 KB entries from then on.
  *
@@ -253,7 +338,7 @@ void spm_region_set_size(struct spm_region *r, loff_t size)
 	/* See spm_object_slot(). */
 	smp_mb();
 	if (size < old)
-		spm_region_discard(r, size >> PAGE_SHIFT, old >> PAGE_SHIFT);
+		spm_cow_truncate(r->object, size >> PAGE_SHIFT);
 	mutex_unlock(&r->size_lock);
 }
 

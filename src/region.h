@@ -11,6 +11,7 @@
 #include <linux/mutex.h>
 
 #include "object.h"
+#include "pmap.h"
 
 /**
  * struct spm_region - memory with a size and a number
@@ -19,11 +20,12 @@
  * @id:		number; constant
  * @persistent:	has a device node of its own; constant
  * @fixed:	mmap does not grow it; under @size_lock
- * @size_lock:	serialises changes of the size.  Taken inside mmap_lock, outside
- *		slot locks
+ * @size_lock:	serialises changes of the size, and snapshots, which have one.
+ *		Taken inside mmap_lock, outside the family's lock and slot locks
  * @inode:	holds the size, and the mapping that all VMAs are linked to;
  *		constant
- * @object:	the pages
+ * @rmap:	where it is mapped
+ * @object:	the pages; constant
  */
 struct spm_region {
 	struct kref ref;
@@ -33,24 +35,36 @@ struct spm_region {
 	bool fixed;
 	struct mutex size_lock; /* changes of the size */
 	struct inode *inode;
-	struct spm_object object;
+	struct spm_rmap rmap;
+	struct spm_object *object;
 };
 
 int spm_region_init(void);
 void spm_region_exit(void);
 
 struct spm_region *spm_region_create(bool persistent, loff_t size);
+struct spm_region *spm_region_snapshot(struct spm_region *r);
+struct spm_object *spm_region_private(struct spm_region *r,
+				      const struct mm_struct *mm);
+struct spm_object *spm_region_fork(struct spm_region *r,
+				   struct spm_object *parent,
+				   const struct mm_struct *mm);
 struct spm_region *spm_region_get(struct spm_region *r);
 void spm_region_put(struct spm_region *r);
 struct spm_region *spm_region_next(struct spm_region *prev);
 
 void spm_region_set_size(struct spm_region *r, loff_t size);
 void spm_region_grow(struct spm_region *r, loff_t end);
-void spm_region_discard(struct spm_region *r, pgoff_t first, pgoff_t end);
 
 static inline loff_t spm_region_size(const struct spm_region *r)
 {
 	return i_size_read(r->inode);
+}
+
+static inline const struct spm_counters *
+spm_region_counters(const struct spm_region *r)
+{
+	return r->object->owner.counters;
 }
 
 /* Pages that can be touched; the size is a multiple of the page size. */

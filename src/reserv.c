@@ -24,7 +24,7 @@
  */
 #define SPM_GFP_BLOCK	(GFP_HIGHUSER | __GFP_ACCOUNT |		\
 			 __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN)
-#define SPM_GFP_PAGE	(GFP_HIGHUSER | __GFP_ACCOUNT | __GFP_ZERO)
+#define SPM_GFP_PAGE	(GFP_HIGHUSER | __GFP_ACCOUNT)
 
 /*
  * Partly filled reservations that have a block, one list per NUMA node, least
@@ -71,7 +71,7 @@ static void spm_reserv_unqueue(struct spm_reserv *rv)
 	if (!__test_and_clear_bit(SPM_RV_QUEUED, &rv->flags))
 		return;
 	list_lru_del(&spm_partpopq, &rv->partpopq, rv->nid, NULL);
-	spm_count_n(&rv->owner->counters, reserv_partpopq, -1);
+	spm_count_n(rv->owner->counters, reserv_partpopq, -1);
 }
 
 /*
@@ -96,7 +96,7 @@ static void spm_reserv_requeue(struct spm_reserv *rv)
 		return;
 	list_lru_add(&spm_partpopq, &rv->partpopq, rv->nid, NULL);
 	__set_bit(SPM_RV_QUEUED, &rv->flags);
-	spm_count(&rv->owner->counters, reserv_partpopq);
+	spm_count(rv->owner->counters, reserv_partpopq);
 }
 
 VISIBLE_IF_KUNIT struct folio *spm_folio_alloc(gfp_t gfp, int order,
@@ -160,7 +160,7 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 				    pgoff_t index, struct vm_area_struct *vma,
 				    unsigned long addr)
 {
-	const struct spm_counters *c = &owner->counters;
+	const struct spm_counters *c = owner->counters;
 	struct spm_reserv *rv;
 
 	rv = kmem_cache_zalloc(spm_reserv_cache, GFP_KERNEL);
@@ -202,7 +202,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_reserv_alloc);
  */
 void spm_reserv_free(struct spm_reserv *rv)
 {
-	const struct spm_counters *c = &rv->owner->counters;
+	const struct spm_counters *c = rv->owner->counters;
 
 	if (WARN_ONCE(rv->popcnt, "superpmap: slot %lu freed with %u pages\n",
 		      rv->index, rv->popcnt))
@@ -221,18 +221,51 @@ void spm_reserv_free(struct spm_reserv *rv)
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_free);
 
+/* The memory of a page that is, or was to be, populated: gone, or stale. */
+static void spm_reserv_drop_page(struct spm_reserv *rv, unsigned int i)
+{
+	if (!spm_reserv_loose(rv)) {
+		__set_bit(i, rv->stale);
+		return;
+	}
+	spm_folio_release(page_folio(rv->pages[i]));
+	rv->pages[i] = NULL;
+	spm_count_n(rv->owner->counters, loose, -1);
+}
+
 static int spm_reserv_populate_loose(struct spm_reserv *rv, unsigned int i,
-				     struct vm_area_struct *vma,
+				     gfp_t gfp, struct vm_area_struct *vma,
 				     unsigned long addr)
 {
-	struct folio *folio = spm_folio_alloc(SPM_GFP_PAGE, 0, vma, addr);
+	struct folio *folio = spm_folio_alloc(gfp, 0, vma, addr);
 
 	if (!folio)
 		return -ENOMEM;
 	spm_folio_attach(folio, rv->owner, (rv->index << SPM_SLOT_SHIFT) + i);
 	rv->pages[i] = &folio->page;
-	spm_count(&rv->owner->counters, loose);
+	spm_count(rv->owner->counters, loose);
 	return 0;
+}
+
+/* The page has its content: it exists from now on. */
+static void spm_reserv_add(struct spm_reserv *rv, unsigned int i, bool cleared,
+			   enum spm_populate_cause cause)
+{
+	const struct spm_counters *c = rv->owner->counters;
+
+	spm_count_n(c, reserv_empty, -(long)!spm_reserv_loose(rv));
+	__set_bit(i, rv->popmap);
+	rv->popcnt++;
+	spm_count(c, populated);
+	spm_count(c, pages);
+	trace_spm_populate(rv->owner->region, (rv->index << SPM_SLOT_SHIFT) + i,
+			   1, cleared, cause);
+	if (spm_reserv_full(rv)) {
+		spm_count_n(c, reserv_fullpop, !spm_reserv_loose(rv));
+		trace_spm_reserv_full(rv->owner->region, rv->index, rv->nid,
+				      rv->popcnt);
+	}
+	spm_reserv_requeue(rv);
 }
 
 /**
@@ -254,7 +287,6 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 			struct vm_area_struct *vma, unsigned long addr,
 			enum spm_populate_cause cause)
 {
-	const struct spm_counters *c = &rv->owner->counters;
 	bool cleared = false;
 
 	if (WARN_ONCE(spm_reserv_populated(rv, i),
@@ -262,7 +294,9 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 		      rv->index, i))
 		return -EEXIST;
 	if (spm_reserv_loose(rv)) {
-		int err = spm_reserv_populate_loose(rv, i, vma, addr);
+		int err = spm_reserv_populate_loose(rv, i,
+						    SPM_GFP_PAGE | __GFP_ZERO,
+						    vma, addr);
 
 		if (err)
 			return err;
@@ -270,25 +304,51 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 		cleared = __test_and_clear_bit(i, rv->stale);
 		if (cleared) {
 			clear_highpage(spm_reserv_page(rv, i));
-			spm_count(c, zeroed);
+			spm_count(rv->owner->counters, zeroed);
 		}
-		spm_count_n(c, reserv_empty, -1);
 	}
-	__set_bit(i, rv->popmap);
-	rv->popcnt++;
-	spm_count(c, populated);
-	spm_count(c, pages);
-	trace_spm_populate(rv->owner->region, (rv->index << SPM_SLOT_SHIFT) + i,
-			   1, cleared, cause);
-	if (spm_reserv_full(rv)) {
-		spm_count_n(c, reserv_fullpop, !spm_reserv_loose(rv));
-		trace_spm_reserv_full(rv->owner->region, rv->index, rv->nid,
-				      rv->popcnt);
-	}
-	spm_reserv_requeue(rv);
+	spm_reserv_add(rv, i, cleared, cause);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_populate);
+
+/**
+ * spm_reserv_copy() - make one page exist, as a copy of another
+ * @rv:		reservation
+ * @i:		index of a page that is not populated
+ * @from:	what to copy
+ * @vma:	as for spm_reserv_alloc(), for single pages
+ * @addr:	the page's address in @vma
+ * @cause:	for the tracepoint
+ *
+ * Context: process context, may sleep; slot lock held.
+ * Return: 0; -ENOMEM (single pages only); -EHWPOISON when @from cannot be read;
+ * -EEXIST with a warning when the page is populated already.
+ */
+int spm_reserv_copy(struct spm_reserv *rv, unsigned int i, struct page *from,
+		    struct vm_area_struct *vma, unsigned long addr,
+		    enum spm_populate_cause cause)
+{
+	if (WARN_ONCE(spm_reserv_populated(rv, i),
+		      "superpmap: slot %lu page %u copied over a page\n",
+		      rv->index, i))
+		return -EEXIST;
+	if (spm_reserv_loose(rv)) {
+		int err = spm_reserv_populate_loose(rv, i, SPM_GFP_PAGE, vma,
+						    addr);
+
+		if (err)
+			return err;
+	}
+	if (copy_mc_highpage(spm_reserv_page(rv, i), from)) {
+		spm_reserv_drop_page(rv, i);
+		return -EHWPOISON;
+	}
+	__clear_bit(i, rv->stale);
+	spm_reserv_add(rv, i, false, cause);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_copy);
 
 /**
  * spm_reserv_depopulate() - forget one page and what it held
@@ -303,7 +363,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_reserv_populate);
  */
 void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 {
-	const struct spm_counters *c = &rv->owner->counters;
+	const struct spm_counters *c = rv->owner->counters;
 
 	if (WARN_ONCE(!spm_reserv_populated(rv, i),
 		      "superpmap: slot %lu page %u is not populated\n",
@@ -317,14 +377,8 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 	}
 	__clear_bit(i, rv->popmap);
 	rv->popcnt--;
-	if (spm_reserv_loose(rv)) {
-		spm_folio_release(page_folio(rv->pages[i]));
-		rv->pages[i] = NULL;
-		spm_count_n(c, loose, -1);
-	} else {
-		__set_bit(i, rv->stale);
-		spm_count(c, reserv_empty);
-	}
+	spm_reserv_drop_page(rv, i);
+	spm_count_n(c, reserv_empty, !spm_reserv_loose(rv));
 	spm_count_n(c, pages, -1);
 	spm_reserv_requeue(rv);
 }
@@ -342,7 +396,7 @@ void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i)
 	if (__test_and_set_bit(i, rv->dirty))
 		return;
 	rv->ndirty++;
-	spm_count(&rv->owner->counters, dirty);
+	spm_count(rv->owner->counters, dirty);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_dirty);
 
@@ -354,8 +408,119 @@ EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_dirty);
  */
 void spm_reserv_set_all_dirty(struct spm_reserv *rv)
 {
-	spm_count_n(&rv->owner->counters, dirty, SPM_SLOT_PAGES - rv->ndirty);
+	spm_count_n(rv->owner->counters, dirty, SPM_SLOT_PAGES - rv->ndirty);
 	bitmap_fill(rv->dirty, SPM_SLOT_PAGES);
 	rv->ndirty = SPM_SLOT_PAGES;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_all_dirty);
+
+/* Have a folio found by its new owner's inode; the lock as on release. */
+static void spm_folio_reattach(struct folio *folio,
+			       const struct spm_owner *owner)
+{
+	if (folio->mapping == owner->mapping)
+		return;
+	folio_lock(folio);
+	folio->mapping = owner->mapping;
+	folio_unlock(folio);
+}
+
+/**
+ * spm_reserv_move_page() - move a single page between loose reservations
+ * @to:		loose, of the same slot, page @i not populated
+ * @from:	loose
+ * @i:		index of a page that @from holds
+ *
+ * Context: process context, may sleep; slot lock held.
+ */
+void spm_reserv_move_page(struct spm_reserv *to, struct spm_reserv *from,
+			  unsigned int i)
+{
+	const struct spm_counters *old = from->owner->counters;
+	const struct spm_counters *new = to->owner->counters;
+
+	to->pages[i] = from->pages[i];
+	from->pages[i] = NULL;
+	spm_folio_reattach(page_folio(to->pages[i]), to->owner);
+	__clear_bit(i, from->popmap);
+	from->popcnt--;
+	spm_count_n(old, pages, -1);
+	spm_count_n(old, loose, -1);
+	__set_bit(i, to->popmap);
+	to->popcnt++;
+	spm_count(new, pages);
+	spm_count(new, loose);
+	if (__test_and_clear_bit(i, from->dirty)) {
+		from->ndirty--;
+		spm_count_n(old, dirty, -1);
+		spm_reserv_set_dirty(to, i);
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_move_page);
+
+/* What a reservation adds to the gauges of its owner, @sign 1 or -1. */
+static void spm_reserv_account(const struct spm_reserv *rv, long sign)
+{
+	const struct spm_counters *c = rv->owner->counters;
+
+	spm_count_n(c, pages, sign * rv->popcnt);
+	spm_count_n(c, dirty, sign * rv->ndirty);
+	if (spm_reserv_loose(rv)) {
+		spm_count_n(c, loose, sign * rv->popcnt);
+		return;
+	}
+	spm_count_n(c, reserv_live, sign);
+	spm_count_n(c, reserv_fullpop, sign * spm_reserv_full(rv));
+	spm_count_n(c, reserv_partpopq,
+		    sign * test_bit(SPM_RV_QUEUED, &rv->flags));
+	spm_count_n(c, reserv_empty,
+		    sign * (long)(SPM_SLOT_PAGES - rv->popcnt));
+}
+
+/**
+ * spm_reserv_give() - a reservation gets a new owner, whole
+ * @rv:		reservation
+ * @owner:	the new one; the slot stays the same
+ *
+ * Entries that map it stay.
+ *
+ * Context: process context, may sleep; slot lock held.
+ */
+void spm_reserv_give(struct spm_reserv *rv, const struct spm_owner *owner)
+{
+	unsigned int i;
+
+	spm_reserv_account(rv, -1);
+	rv->owner = owner;
+	spm_reserv_account(rv, 1);
+	if (!spm_reserv_loose(rv))
+		spm_folio_reattach(rv->folio, owner);
+	else
+		for_each_set_bit(i, rv->popmap, SPM_SLOT_PAGES)
+			spm_folio_reattach(page_folio(rv->pages[i]), owner);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_give);
+
+/**
+ * spm_reserv_pinned() - may somebody be doing I/O to its pages?
+ * @rv: reservation
+ *
+ * A block has one count of pins for all its pages.  Exact for what is pinned
+ * through entries only once these are write-protected or gone:
+ * get_user_pages_fast() counts the pin first and then looks at the entry again.
+ *
+ * Context: slot lock held.
+ * Return: true if pins are possible.
+ */
+bool spm_reserv_pinned(const struct spm_reserv *rv)
+{
+	unsigned int i;
+
+	if (!spm_reserv_loose(rv))
+		return folio_maybe_dma_pinned(rv->folio);
+	for_each_set_bit(i, rv->popmap, SPM_SLOT_PAGES)
+		if (folio_maybe_dma_pinned(page_folio(rv->pages[i])))
+			return true;
+	return false;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_pinned);

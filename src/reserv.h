@@ -9,6 +9,8 @@
  *                 v  (last page depopulated)
  *               free
  *
+ * It may change owner, whole, when objects freeze or merge (cow.c).
+ *
  * A reservation that found no free 2 MB block is "loose": it holds up to 512
  * single pages instead, is never queued and never mapped by a 2 MB entry, and
  * is in all else the same.
@@ -20,7 +22,6 @@
 #include <linux/list.h>
 #include <linux/list_lru.h>
 #include <linux/mm_types.h>
-#include <linux/mutex.h>
 #include <linux/types.h>
 
 #include "policy.h"
@@ -33,19 +34,15 @@ struct address_space;
  * struct spm_owner - what a reservation and a pmap know of their object
  * @counters:	the region's
  * @region:	its number, for tracepoints
- * @mapping:	of the region's inode: folio->mapping, and the reverse map
- * @pmaps:	all pmaps that map the object
- * @pmaps_lock:	protects @pmaps; taken inside slot locks, nothing but the
- *		shadows' own locks is taken inside it
+ * @mapping:	folio->mapping: identity for shared futexes, and where the
+ *		kernel goes to dirty a page
  *
- * Constant but for @pmaps.
+ * Constant.
  */
 struct spm_owner {
-	struct spm_counters counters;
+	struct spm_counters *counters;
 	u32 region;
 	struct address_space *mapping;
-	struct list_head pmaps;
-	struct mutex pmaps_lock; /* the list of pmaps */
 };
 
 /* Bits of spm_reserv.flags. */
@@ -108,7 +105,14 @@ void spm_reserv_free(struct spm_reserv *rv);
 int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 			struct vm_area_struct *vma, unsigned long addr,
 			enum spm_populate_cause cause);
+int spm_reserv_copy(struct spm_reserv *rv, unsigned int i, struct page *from,
+		    struct vm_area_struct *vma, unsigned long addr,
+		    enum spm_populate_cause cause);
 void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i);
+void spm_reserv_move_page(struct spm_reserv *to, struct spm_reserv *from,
+			  unsigned int i);
+void spm_reserv_give(struct spm_reserv *rv, const struct spm_owner *owner);
+bool spm_reserv_pinned(const struct spm_reserv *rv);
 void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_all_dirty(struct spm_reserv *rv);
 

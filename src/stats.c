@@ -4,6 +4,7 @@
  */
 #include <linux/minmax.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <kunit/visibility.h>
 
 #include "stats.h"
@@ -25,29 +26,51 @@ static const struct {
 };
 
 /**
- * spm_counters_init() - give a region its counters, all zero
- * @c: to be set up
+ * spm_counters_create() - counters for a region, all zero
  *
  * Context: process context, may sleep.
- * Return: 0 or -ENOMEM.
+ * Return: the counters with one reference, or NULL without memory.
  */
-int spm_counters_init(struct spm_counters *c)
+struct spm_counters *spm_counters_create(void)
 {
+	struct spm_counters *c = kmalloc_obj(*c, GFP_KERNEL_ACCOUNT);
+
+	if (!c)
+		return NULL;
+	refcount_set(&c->ref, 1);
 	c->cpu = alloc_percpu_gfp(struct spm_stats_cpu, GFP_KERNEL_ACCOUNT);
-	return c->cpu ? 0 : -ENOMEM;
+	if (!c->cpu) {
+		kfree(c);
+		return NULL;
+	}
+	return c;
 }
-EXPORT_SYMBOL_IF_KUNIT(spm_counters_init);
+EXPORT_SYMBOL_IF_KUNIT(spm_counters_create);
 
 /**
- * spm_counters_destroy() - free a region's counters
- * @c: as spm_counters_init() left it; what it counted stays in the global sums
+ * spm_counters_get() - take a reference
+ * @c: counters, referenced already
+ *
+ * Return: @c.
  */
-void spm_counters_destroy(struct spm_counters *c)
+struct spm_counters *spm_counters_get(struct spm_counters *c)
 {
-	free_percpu(c->cpu);
-	c->cpu = NULL;
+	refcount_inc(&c->ref);
+	return c;
 }
-EXPORT_SYMBOL_IF_KUNIT(spm_counters_destroy);
+
+/**
+ * spm_counters_put() - drop a reference
+ * @c: counters; what they counted stays in the global sums
+ */
+void spm_counters_put(struct spm_counters *c)
+{
+	if (!refcount_dec_and_test(&c->ref))
+		return;
+	free_percpu(c->cpu);
+	kfree(c);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_counters_put);
 
 /**
  * spm_stat_read() - the value of one counter

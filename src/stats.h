@@ -9,6 +9,7 @@
 #define SPM_STATS_H
 
 #include <linux/percpu.h>
+#include <linux/refcount.h>
 #include <linux/superpmap.h>
 
 enum spm_stat {
@@ -25,9 +26,12 @@ struct spm_stats_cpu {
 
 /**
  * struct spm_counters - the counters of one region
- * @cpu: per-CPU shares, so that no fault writes a cache line of another CPU
+ * @ref:	one for each object that counts here: what a region froze for its
+ *		snapshots may outlive it
+ * @cpu:	per-CPU shares, so that no fault writes a cache line of another CPU
  */
 struct spm_counters {
+	refcount_t ref;
 	struct spm_stats_cpu __percpu *cpu;
 };
 
@@ -51,8 +55,9 @@ static inline void spm_stat_add(const struct spm_counters *c, enum spm_stat s,
 #define spm_count(c, field)	spm_stat_add(c, SPM_STAT_##field, 1)
 #define spm_count_n(c, field, n) spm_stat_add(c, SPM_STAT_##field, n)
 
-int spm_counters_init(struct spm_counters *c);
-void spm_counters_destroy(struct spm_counters *c);
+struct spm_counters *spm_counters_create(void);
+struct spm_counters *spm_counters_get(struct spm_counters *c);
+void spm_counters_put(struct spm_counters *c);
 long spm_stat_read(const struct spm_counters *c, enum spm_stat s);
 void spm_stats_fill(const struct spm_counters *c, struct spm_stats *out);
 

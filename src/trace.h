@@ -31,6 +31,15 @@ enum spm_populate_cause {
 	SPM_POPULATE_FAULT,
 	SPM_POPULATE_THRESHOLD,
 	SPM_POPULATE_ADVISE,
+	SPM_POPULATE_COW,	/* copied for a store */
+	SPM_POPULATE_EARLY,	/* copied at fork or snapshot: pinned */
+	SPM_POPULATE_MERGE,	/* copied when objects merged */
+};
+
+/* Why an object was frozen. */
+enum spm_freeze_cause {
+	SPM_FREEZE_SNAPSHOT,
+	SPM_FREEZE_FORK,
 };
 
 enum spm_promote_kind {
@@ -121,7 +130,8 @@ TRACE_EVENT(spm_populate,
 	TP_printk("region=%u pgoff=%lu nr=%u zeroed=%u cause=%s",
 		  __entry->region, __entry->pgoff, __entry->nr, __entry->zeroed,
 		  __print_symbolic(__entry->cause, { 0, "fault" },
-				   { 1, "threshold" }, { 2, "advise" }))
+				   { 1, "threshold" }, { 2, "advise" },
+				   { 3, "cow" }, { 4, "early" }, { 5, "merge" }))
 );
 
 /* A 2 MB entry was made, made writable, or refused although the slot is full. */
@@ -218,6 +228,87 @@ DEFINE_EVENT(spm_reserv, spm_reserv_full,
 DEFINE_EVENT(spm_reserv, spm_reserv_free,
 	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt),
 	TP_ARGS(region, slot, nid, popcnt));
+
+/* A store found its page in a backing object, of region from; nr pages copied. */
+TRACE_EVENT(spm_cow,
+	TP_PROTO(u32 region, unsigned long pgoff, u16 nr, u32 from, int result),
+	TP_ARGS(region, pgoff, nr, from, result),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(unsigned long, pgoff)
+		__field(u16, nr)
+		__field(u32, from)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->pgoff = pgoff;
+		__entry->nr = nr;
+		__entry->from = from;
+		__entry->result = result;
+	),
+	TP_printk("region=%u pgoff=%lu nr=%u from=%u result=%d",
+		  __entry->region, __entry->pgoff, __entry->nr, __entry->from,
+		  __entry->result)
+);
+
+/*
+ * An object was frozen for another that shadows it from now on; reservs went
+ * down with their entries write-protected, early pages were copied.
+ */
+TRACE_EVENT(spm_snapshot,
+	TP_PROTO(u32 region, u32 side, u8 cause, unsigned long reservs,
+		 unsigned long early, unsigned int depth, int result),
+	TP_ARGS(region, side, cause, reservs, early, depth, result),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(u32, side)
+		__field(u8, cause)
+		__field(unsigned long, reservs)
+		__field(unsigned long, early)
+		__field(unsigned int, depth)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->side = side;
+		__entry->cause = cause;
+		__entry->reservs = reservs;
+		__entry->early = early;
+		__entry->depth = depth;
+		__entry->result = result;
+	),
+	TP_printk("region=%u side=%u cause=%s reservs=%lu early=%lu depth=%u result=%d",
+		  __entry->region, __entry->side,
+		  __print_symbolic(__entry->cause, { 0, "snapshot" },
+				   { 1, "fork" }),
+		  __entry->reservs, __entry->early, __entry->depth,
+		  __entry->result)
+);
+
+/*
+ * A frozen object merged into the last one that shadowed it: reservs changed
+ * hands whole, copied pages of mixed slots.
+ */
+TRACE_EVENT(spm_collapse,
+	TP_PROTO(u32 region, u32 into, unsigned long reservs,
+		 unsigned long copied),
+	TP_ARGS(region, into, reservs, copied),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(u32, into)
+		__field(unsigned long, reservs)
+		__field(unsigned long, copied)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->into = into;
+		__entry->reservs = reservs;
+		__entry->copied = copied;
+	),
+	TP_printk("region=%u into=%u reservs=%lu copied=%lu", __entry->region,
+		  __entry->into, __entry->reservs, __entry->copied)
+);
 
 #endif /* SPM_TRACE_H */
 

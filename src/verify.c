@@ -63,20 +63,23 @@ static void spm_verify_reserv(struct spm_verify *v,
 }
 
 /* One entry against the reservation.  Returns false once one was reported. */
-static bool spm_verify_pte(struct spm_verify *v, const struct spm_place *pl,
-			   const struct spm_reserv *rv, unsigned int i,
+static bool spm_verify_pte(struct spm_verify *v, struct spm_object *obj,
+			   const struct spm_place *pl, unsigned int i,
 			   const struct spm_pte *pte)
 {
+	struct spm_reserv *rv = spm_object_page(obj, pl->slot, i);
 	const char *what = NULL;
 
-	if (!rv || !spm_reserv_populated(rv, i))
-		what = "maps a page that is not populated";
+	if (!rv)
+		what = "maps a page that nobody holds";
 	else if (pte->pfn != page_to_pfn(spm_reserv_page(rv, i)))
-		what = "maps another page than the reservation holds";
+		what = "maps another page than shows through";
+	else if (pte->writable && rv->owner != &obj->owner)
+		what = "is writable, but the page is a backing object's";
 	else if (pte->writable && !spm_reserv_dirty(rv, i))
 		what = "is writable, but the page is not recorded dirty";
-	else if (pte->huge && (!pl->fits || !spm_reserv_full(rv) ||
-			       spm_reserv_loose(rv)))
+	else if (pte->huge && (!pl->fits || spm_reserv_loose(rv) ||
+			       rv != spm_object_whole(obj, pl->slot)))
 		what = "is a 2 MB entry where none may be";
 	if (!what)
 		return true;
@@ -102,7 +105,7 @@ static void spm_verify_read(struct spm_verify *v, struct mm_struct *mm,
 }
 
 static void spm_verify_slot(struct spm_verify *v, struct spm_map *map,
-			    struct vm_area_struct *vma, struct spm_slot *slot)
+			    struct vm_area_struct *vma, pgoff_t slot)
 {
 	struct spm_pmap *pm = &map->pmap;
 	enum spm_pmd_state was, is = SPM_PMD_NONE;
@@ -114,7 +117,7 @@ static void spm_verify_slot(struct spm_verify *v, struct spm_map *map,
 	 * By what the VMA covers: the region may be shrinking, with the slot's
 	 * turn still to come.
 	 */
-	spm_place_init(&pl, vma, slot->index, ULONG_MAX, NULL);
+	spm_place_init(&pl, vma, slot, ULONG_MAX, NULL);
 	spm_verify_read(v, pm->mm, &pl);
 	for (i = pl.lo; i < pl.hi; i++) {
 		const struct spm_pte *pte = &v->pte[i];
@@ -125,13 +128,13 @@ static void spm_verify_slot(struct spm_verify *v, struct spm_map *map,
 			is = pte->writable ? SPM_PMD_2M_RW : SPM_PMD_2M_RO;
 		else
 			is = max(is, SPM_PMD_TABLE);
-		ok = ok && spm_verify_pte(v, &pl, slot->reserv, i, pte);
+		ok = ok && spm_verify_pte(v, map->object, &pl, i, pte);
 	}
-	was = spm_pmap_shadow(pm, slot->index);
+	was = spm_pmap_shadow(pm, slot);
 	if (is > was && !pm->inexact)
 		spm_differ(v, "slot %lu at 0x%lx: page table says %d, shadow at most %d",
-			   slot->index, pl.addr, is, was);
-	if (pl.fits && !spm_pmap_prepare(pm, slot->index)) {
+			   slot, pl.addr, is, was);
+	if (pl.fits && !spm_pmap_prepare(pm, slot)) {
 		pl.pmd = spm_pt_pmd(pm->mm, pl.addr);
 		spm_pmap_observe(pm, &pl);
 	}
@@ -141,13 +144,13 @@ static void spm_verify_map(struct spm_verify *v, struct spm_map *map)
 {
 	struct mm_struct *mm = map->pmap.mm;
 	struct vm_area_struct *vma;
-	struct spm_slot *slot;
 	unsigned long index;
+	struct mutex *lock;
 
 	VMA_ITERATOR(vmi, mm, 0);
 
 	/* A dying mm takes its entries and this map with it. */
-	if (!mmget_not_zero(mm))
+	if (!map->object || !mmget_not_zero(mm))
 		return;
 	mmap_read_lock(mm);
 	for_each_vma(vmi, vma) {
@@ -155,12 +158,12 @@ static void spm_verify_map(struct spm_verify *v, struct spm_map *map)
 
 		if (vma->vm_ops != &spm_vm_ops || vma->vm_private_data != map)
 			continue;
-		xa_for_each_range(&map->region->object.slots, index, slot,
+		xa_for_each_range(&map->object->family->locks, index, lock,
 				  vma->vm_pgoff >> SPM_SLOT_SHIFT,
 				  last >> SPM_SLOT_SHIFT) {
-			mutex_lock(&slot->lock);
-			spm_verify_slot(v, map, vma, slot);
-			mutex_unlock(&slot->lock);
+			mutex_lock(lock);
+			spm_verify_slot(v, map, vma, index);
+			mutex_unlock(lock);
 			cond_resched();
 		}
 	}
@@ -168,26 +171,61 @@ static void spm_verify_map(struct spm_verify *v, struct spm_map *map)
 	mmput(mm);
 }
 
+/* What an object holds; with @check also whether that makes sense. */
+static void spm_verify_object(struct spm_verify *v, struct spm_object *obj,
+			      bool check)
+{
+	struct spm_slot *slot;
+	unsigned long index;
+
+	xa_for_each(&obj->slots, index, slot) {
+		mutex_lock(slot->lock);
+		if (slot->reserv) {
+			v->pages += slot->reserv->popcnt;
+			v->dirty += slot->reserv->ndirty;
+			if (check)
+				spm_verify_reserv(v, slot->reserv);
+			if (check && slot->reserv->owner != &obj->owner)
+				spm_differ(v, "region %u slot %lu: reservation of another object",
+					   obj->owner.region, index);
+		}
+		mutex_unlock(slot->lock);
+		cond_resched();
+	}
+}
+
+/*
+ * The objects that count as the region's: its own, those of its private
+ * mappings, and what was frozen of them.
+ */
+static void spm_verify_objects(struct spm_verify *v, struct spm_region *r,
+			       bool check)
+{
+	struct spm_family *family = r->object->family;
+	struct spm_object *o;
+
+	mutex_lock(&family->lock);
+	list_for_each_entry(o, &family->objects, link) {
+		if (o->owner.counters != r->object->owner.counters)
+			continue;
+		spm_verify_object(v, o, check);
+		if (check && !o->users && list_empty(&o->shadows))
+			spm_differ(v, "region %u: an object that nobody uses",
+				   r->id);
+	}
+	mutex_unlock(&family->lock);
+}
+
 /* Do the gauges equal what is there?  Remembers both. */
 static bool spm_verify_sums(struct spm_verify *v, struct spm_region *r)
 {
-	const struct spm_counters *c = &r->object.owner.counters;
+	const struct spm_counters *c = spm_region_counters(r);
 	struct spm_map *map = NULL;
-	struct spm_slot *slot;
-	unsigned long index;
 
 	v->pages = 0;
 	v->dirty = 0;
 	v->live = 0;
-	xa_for_each(&r->object.slots, index, slot) {
-		mutex_lock(&slot->lock);
-		if (slot->reserv) {
-			v->pages += slot->reserv->popcnt;
-			v->dirty += slot->reserv->ndirty;
-		}
-		mutex_unlock(&slot->lock);
-		cond_resched();
-	}
+	spm_verify_objects(v, r, false);
 	while ((map = spm_map_next(r, map)))
 		v->live += spm_pmap_live(&map->pmap);
 	v->counted_pages = spm_stat_read(c, SPM_STAT_pages);
@@ -200,17 +238,9 @@ static bool spm_verify_sums(struct spm_verify *v, struct spm_region *r)
 static void spm_verify_region(struct spm_verify *v, struct spm_region *r)
 {
 	struct spm_map *map = NULL;
-	struct spm_slot *slot;
-	unsigned long index;
 	unsigned int tries;
 
-	xa_for_each(&r->object.slots, index, slot) {
-		mutex_lock(&slot->lock);
-		if (slot->reserv)
-			spm_verify_reserv(v, slot->reserv);
-		mutex_unlock(&slot->lock);
-		cond_resched();
-	}
+	spm_verify_objects(v, r, true);
 	/* Brings the shadows up to date, so that they can be summed. */
 	while ((map = spm_map_next(r, map)))
 		spm_verify_map(v, map);
