@@ -16,12 +16,12 @@ static struct spm_object *object(struct kunit *test)
 {
 	struct spm_test_object *t = test->priv;
 
-	return &t->obj;
+	return t->obj;
 }
 
 static struct spm_slot *make_slot(struct kunit *test, pgoff_t index)
 {
-	struct spm_slot *slot = spm_object_slot(object(test), index);
+	struct spm_slot *slot = spm_object_slot(object(test), index, 0);
 
 	KUNIT_ASSERT_NOT_NULL(test, slot);
 	return slot;
@@ -33,20 +33,20 @@ static void populate(struct kunit *test, struct spm_slot *slot,
 {
 	int err;
 
-	mutex_lock(&slot->lock);
+	mutex_lock(slot->lock);
 	err = spm_slot_reserve(object(test), slot, NULL, 0);
 	for (; !err && first < end; first++)
 		err = min(spm_reserv_populate(slot->reserv, first, NULL, 0, SPM_POPULATE_FAULT), 0);
-	mutex_unlock(&slot->lock);
+	mutex_unlock(slot->lock);
 	KUNIT_ASSERT_EQ(test, err, 0);
 }
 
 static void depopulate(struct spm_slot *slot, unsigned int first,
 		       unsigned int end)
 {
-	mutex_lock(&slot->lock);
+	mutex_lock(slot->lock);
 	spm_slot_depopulate(slot, first, end);
-	mutex_unlock(&slot->lock);
+	mutex_unlock(slot->lock);
 }
 
 static void slots_are_found(struct kunit *test)
@@ -67,7 +67,7 @@ static void slots_are_found(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(indices); i++) {
 		KUNIT_EXPECT_PTR_EQ(test, spm_object_find_slot(obj, indices[i]),
 				    slots[i]);
-		KUNIT_EXPECT_PTR_EQ(test, spm_object_slot(obj, indices[i]),
+		KUNIT_EXPECT_PTR_EQ(test, spm_object_slot(obj, indices[i], 0),
 				    slots[i]);
 		for (k = 0; k < i; k++)
 			KUNIT_EXPECT_PTR_NE(test, slots[k], slots[i]);
@@ -121,8 +121,8 @@ static void depopulate_ranges(struct kunit *test)
 	/* All that is left, in a range that is not the whole slot. */
 	depopulate(slot, 1, LAST);
 	KUNIT_EXPECT_NULL(test, slot->reserv);
-	EXPECT_STAT(test, &object(test)->owner.counters, reserv_freed,
-		    !!spm_stat_read(&object(test)->owner.counters,
+	EXPECT_STAT(test, object(test)->owner.counters, reserv_freed,
+		    !!spm_stat_read(object(test)->owner.counters,
 				    SPM_STAT_reserv_allocated));
 	/* And from the beginning again. */
 	populate(test, slot, LAST, SPM_SLOT_PAGES);
@@ -216,12 +216,12 @@ static void destroy_frees_everything(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, spm_stat_read(NULL, SPM_STAT_pages) - before[0],
 			1 + 9 + 2 * SPM_SLOT_PAGES);
 
-	spm_object_destroy(object(test));
+	spm_object_put(object(test));
 	for (i = 0; i < ARRAY_SIZE(gauges); i++)
 		KUNIT_EXPECT_EQ_MSG(test, spm_stat_read(NULL, gauges[i]),
 				    before[i], "gauge %d", gauges[i]);
 	/* It is destroyed; nothing is left for the end of the case. */
-	test->priv = NULL;
+	((struct spm_test_object *)test->priv)->obj = NULL;
 }
 
 /* Threads that do the same to one object, in step. */
@@ -255,7 +255,7 @@ static int race_for_slots(void *arg)
 
 	for (n = 0; n < ROUNDS; n++) {
 		in_step(me->race, n);
-		me->race->found[me->id][n] = spm_object_slot(me->race->obj, n);
+		me->race->found[me->id][n] = spm_object_slot(me->race->obj, n, 0);
 	}
 	return spm_test_thread_end();
 }
@@ -269,15 +269,15 @@ static int race_for_pages(void *arg)
 	unsigned int i;
 
 	in_step(race, 0);
-	slot = spm_object_slot(race->obj, 0);
+	slot = spm_object_slot(race->obj, 0, 0);
 	for (i = me->id; slot && i < SPM_SLOT_PAGES; i += RACERS) {
-		mutex_lock(&slot->lock);
+		mutex_lock(slot->lock);
 		if (spm_slot_reserve(race->obj, slot, NULL, 0) ||
 		    spm_reserv_populate(slot->reserv, i, NULL, 0, SPM_POPULATE_FAULT) < 0)
 			race->err = -ENOMEM;
 		else
 			spm_reserv_set_dirty(slot->reserv, i);
-		mutex_unlock(&slot->lock);
+		mutex_unlock(slot->lock);
 	}
 	return spm_test_thread_end();
 }
@@ -327,7 +327,7 @@ static void one_slot_for_all(struct kunit *test)
 static void one_reservation_for_all(struct kunit *test)
 {
 	struct race *race = run_race(test, race_for_pages);
-	const struct spm_counters *c = &race->obj->owner.counters;
+	const struct spm_counters *c = race->obj->owner.counters;
 	struct spm_slot *slot = spm_object_find_slot(race->obj, 0);
 
 	KUNIT_ASSERT_EQ(test, race->err, 0);

@@ -32,8 +32,7 @@ static void remove_all(struct kunit *test, unsigned long addr,
 
 	if (!spm_test_lock(&at, test, addr))
 		return;
-	spm_pmap_remove_all(&t->region->object.owner, at.slot->index, first,
-			    end);
+	spm_rmap_remove_all(&t->region->rmap, at.slot->index, first, end);
 	spm_test_unlock(&at);
 }
 

@@ -19,13 +19,13 @@ static const struct spm_counters *counters(struct kunit *test)
 {
 	struct spm_test_object *t = test->priv;
 
-	return &t->obj.owner.counters;
+	return t->base.counters;
 }
 
 static struct spm_reserv *alloc(struct kunit *test, pgoff_t index)
 {
 	struct spm_test_object *t = test->priv;
-	struct spm_reserv *rv = spm_reserv_alloc(&t->obj.owner, index, NULL, 0);
+	struct spm_reserv *rv = spm_reserv_alloc(&t->obj->owner, index, NULL, 0);
 
 	KUNIT_ASSERT_NOT_NULL(test, rv);
 	return rv;
@@ -452,7 +452,7 @@ static void folio_identity(struct kunit *test)
 	struct folio *folio = rv->folio;
 
 	KUNIT_EXPECT_EQ(test, folio_order(folio), SPM_SLOT_SHIFT);
-	KUNIT_EXPECT_PTR_EQ(test, folio->mapping, &t->mapping);
+	KUNIT_EXPECT_PTR_EQ(test, folio->mapping, t->base.inode.i_mapping);
 	KUNIT_EXPECT_EQ(test, folio->index, 5 << SPM_SLOT_SHIFT);
 	populate(test, rv, 6);
 	KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 1);
@@ -483,7 +483,7 @@ static void loose_life_cycle(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, page_folio(spm_reserv_page(rv, LAST))->index,
 			(2 << SPM_SLOT_SHIFT) + LAST);
 	KUNIT_EXPECT_PTR_EQ(test, page_folio(spm_reserv_page(rv, 0))->mapping,
-			    &t->mapping);
+			    t->base.inode.i_mapping);
 	KUNIT_EXPECT_EQ(test, folio_order(page_folio(spm_reserv_page(rv, 0))),
 			0);
 	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, LAST), 0));

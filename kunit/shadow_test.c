@@ -9,17 +9,19 @@
 #include "pmap.h"
 #include "support.h"
 
-static struct spm_owner *owner(struct kunit *test)
+static const struct spm_owner *owner(struct kunit *test)
 {
 	struct spm_test_object *t = test->priv;
 
-	return &t->obj.owner;
+	return &t->obj->owner;
 }
 
 static void init_pmap(struct kunit *test, struct spm_pmap *pm)
 {
+	struct spm_test_object *t = test->priv;
+
 	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
-	spm_pmap_init(pm, owner(test), current->mm);
+	spm_pmap_init(pm, owner(test), &t->base.rmap, current->mm);
 }
 
 static pmd_t pmd_of(enum spm_pmd_state state)
@@ -70,11 +72,12 @@ static void set_shadow(struct kunit *test, struct spm_pmap *pm, pgoff_t slot,
 
 static long stat(struct kunit *test, enum spm_stat s)
 {
-	return spm_stat_read(&owner(test)->counters, s);
+	return spm_stat_read(owner(test)->counters, s);
 }
 
 static void empty_shadow(struct kunit *test)
 {
+	struct spm_test_object *t = test->priv;
 	struct spm_pmap pm;
 
 	init_pmap(test, &pm);
@@ -83,10 +86,11 @@ static void empty_shadow(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, spm_pmap_prepare(&pm, 7), 0);
 	KUNIT_EXPECT_EQ(test, spm_pmap_prepare(&pm, 7), 0);
 	KUNIT_EXPECT_EQ(test, spm_pmap_shadow(&pm, 7), SPM_PMD_NONE);
-	EXPECT_STAT(test, &owner(test)->counters, maps, 1);
+	EXPECT_STAT(test, owner(test)->counters, maps, 1);
 	spm_pmap_destroy(&pm);
-	EXPECT_STAT(test, &owner(test)->counters, maps, 0);
-	KUNIT_EXPECT_TRUE(test, list_empty(&owner(test)->pmaps));
+	EXPECT_STAT(test, owner(test)->counters, maps, 0);
+	KUNIT_EXPECT_TRUE(test, list_empty(&t->base.rmap.pmaps));
+	KUNIT_EXPECT_EQ(test, t->base.rmap.npmaps, 0);
 }
 
 /* Preparing again must not throw away what is known. */

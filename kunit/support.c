@@ -11,6 +11,74 @@
 #include "support.h"
 
 /**
+ * spm_test_base_init() - what a region gives to its objects
+ * @test:	the case
+ * @base:	to be set up
+ * @region:	number of the region
+ */
+void spm_test_base_init(struct kunit *test, struct spm_test_base *base,
+			u32 region)
+{
+	struct inode *inode = &base->inode;
+
+	base->counters = spm_counters_create();
+	KUNIT_ASSERT_NOT_NULL(test, base->counters);
+	base->region = region;
+	inode_init_once(inode);
+	spin_lock_init(&inode->i_lock);
+	/* Ours; so no iput() is the last one, which would need a superblock. */
+	atomic_set(&inode->i_count, 1);
+	inode->i_mapping = &inode->i_data;
+	inode->i_data.host = inode;
+	spm_rmap_init(&base->rmap, inode->i_mapping);
+}
+
+/**
+ * spm_test_base_exit() - undo spm_test_base_init()
+ * @test:	the case
+ * @base:	of objects that are gone
+ *
+ * Nothing may be left of them in the counters.
+ */
+void spm_test_base_exit(struct kunit *test, struct spm_test_base *base)
+{
+	if (!base->counters)
+		return;
+	spm_test_gauges_zero(test, base->counters);
+	KUNIT_EXPECT_EQ_MSG(test, atomic_read(&base->inode.i_count), 1,
+			    "references to the inode");
+	KUNIT_EXPECT_EQ_MSG(test, refcount_read(&base->counters->ref), 1,
+			    "references to the counters");
+	spm_counters_put(base->counters);
+	base->counters = NULL;
+	spm_rmap_destroy(&base->rmap);
+}
+
+/**
+ * spm_test_base_object() - an object with one user
+ * @base:	of its region
+ * @family:	to join, or NULL to found one
+ * @mm:		of a private mapping, or NULL
+ *
+ * Return: the object, or NULL.
+ */
+struct spm_object *spm_test_base_object(struct spm_test_base *base,
+					struct spm_family *family,
+					const struct mm_struct *mm)
+{
+	const struct spm_object_spec spec = {
+		.family = family,
+		.counters = base->counters,
+		.region = base->region,
+		.inode = &base->inode,
+		.rmap = &base->rmap,
+		.mm = mm,
+	};
+
+	return spm_object_create(&spec);
+}
+
+/**
  * spm_test_object_init() - an empty object for each case, in test->priv
  * @test: the case
  */
@@ -19,9 +87,10 @@ int spm_test_object_init(struct kunit *test)
 	struct spm_test_object *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, t);
-	address_space_init_once(&t->mapping);
-	KUNIT_ASSERT_EQ(test, spm_object_init(&t->obj, 4711, &t->mapping), 0);
+	spm_test_base_init(test, &t->base, 4711);
 	test->priv = t;
+	t->obj = spm_test_base_object(&t->base, NULL, NULL);
+	KUNIT_ASSERT_NOT_NULL(test, t->obj);
 	return 0;
 }
 
@@ -35,8 +104,12 @@ void spm_test_object_exit(struct kunit *test)
 
 	if (!t)
 		return;
-	spm_test_gauges_zero(test, &t->obj.owner.counters);
-	spm_object_destroy(&t->obj);
+	if (t->obj) {
+		EXPECT_STAT(test, t->base.counters, pages, 0);
+		EXPECT_STAT(test, t->base.counters, reserv_live, 0);
+		spm_object_put(t->obj);
+	}
+	spm_test_base_exit(test, &t->base);
 }
 
 static const struct {

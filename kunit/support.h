@@ -6,19 +6,41 @@
 #define SPM_KUNIT_SUPPORT_H
 
 #include <kunit/test.h>
+#include <linux/fs.h>
 
-#include "object.h"
+#include "cow.h"
+#include "pmap.h"
 
 /**
- * struct spm_test_object - an object without a region
- * @mapping:	stands for the mapping of a region's inode
- * @obj:	the object
+ * struct spm_test_base - what a region gives to its objects
+ * @inode:	stands for the region's, without a file system
+ * @rmap:	without maps
+ * @counters:	the region's; one reference
+ * @region:	its number
  */
-struct spm_test_object {
-	struct address_space mapping;
-	struct spm_object obj;
+struct spm_test_base {
+	struct inode inode;
+	struct spm_rmap rmap;
+	struct spm_counters *counters;
+	u32 region;
 };
 
+/**
+ * struct spm_test_object - an object without a region; test->priv
+ * @base:	what a region would give it
+ * @obj:	the object, or NULL for a case that put it itself
+ */
+struct spm_test_object {
+	struct spm_test_base base;
+	struct spm_object *obj;
+};
+
+void spm_test_base_init(struct kunit *test, struct spm_test_base *base,
+			u32 region);
+void spm_test_base_exit(struct kunit *test, struct spm_test_base *base);
+struct spm_object *spm_test_base_object(struct spm_test_base *base,
+					struct spm_family *family,
+					const struct mm_struct *mm);
 int spm_test_object_init(struct kunit *test);
 void spm_test_object_exit(struct kunit *test);
 void spm_test_gauges_zero(struct kunit *test, const struct spm_counters *c);

@@ -120,7 +120,7 @@ const struct spm_counters *spm_test_counters(struct kunit *test)
 {
 	struct spm_test_mm *t = test->priv;
 
-	return &t->region->object.owner.counters;
+	return spm_region_counters(t->region);
 }
 
 static void remember(struct kunit *test, unsigned long addr, unsigned long len)
@@ -344,10 +344,12 @@ static pgoff_t slot_at(const struct vm_area_struct *vma, unsigned long addr)
 
 /* What is wrong with one entry, or NULL.  Says all that an entry may be. */
 static const char *wrong_entry(const struct spm_pte *pte,
-			       const struct spm_reserv *rv, unsigned int i,
-			       vm_flags_t flags)
+			       struct spm_object *obj, pgoff_t slot,
+			       unsigned int i, vm_flags_t flags)
 {
-	if (!rv || !spm_reserv_populated(rv, i))
+	struct spm_reserv *rv = spm_object_page(obj, slot, i);
+
+	if (!rv)
 		return "page is not populated";
 	if (pte->pfn != page_to_pfn(spm_reserv_page(rv, i)))
 		return "another page than the reservation's";
@@ -355,14 +357,17 @@ static const char *wrong_entry(const struct spm_pte *pte,
 		return "writable, but not recorded dirty";
 	if (pte->writable && !(flags & VM_WRITE))
 		return "writable in a read-only mapping";
-	if (pte->huge && (spm_reserv_loose(rv) || !spm_reserv_full(rv)))
+	if (pte->writable && rv->owner != &obj->owner)
+		return "writable, but a page of a backing object";
+	if (pte->huge && (spm_reserv_loose(rv) ||
+			  spm_object_whole(obj, slot) != rv))
 		return "2 MB entry of a slot that is not a full block";
 	return NULL;
 }
 
 static void view_entries(struct kunit *test, int line,
-			 struct spm_test_view *v, const struct spm_reserv *rv,
-			 vm_flags_t flags)
+			 struct spm_test_view *v, struct spm_object *obj,
+			 pgoff_t slot, vm_flags_t flags)
 {
 	struct spm_test_mm *t = test->priv;
 	unsigned int i;
@@ -374,7 +379,7 @@ static void view_entries(struct kunit *test, int line,
 
 		if (!pte->present)
 			continue;
-		wrong = wrong_entry(pte, rv, i, flags);
+		wrong = wrong_entry(pte, obj, slot, i, flags);
 		if (wrong)
 			KUNIT_FAIL(test, "line %d: page %u: %s", line, i,
 				   wrong);
@@ -402,25 +407,27 @@ struct spm_test_view spm_test_look(struct kunit *test, int line,
 	struct mm_struct *mm = current->mm;
 	struct spm_test_view v = {};
 	struct vm_area_struct *vma;
-	struct spm_slot *slot;
+	struct mutex *lock;
 	struct spm_map *map;
+	pgoff_t slot;
 
 	mmap_read_lock(mm);
 	vma = vma_at(t, addr);
 	v.pmd = spm_pt_state(spm_pt_pmd(mm, addr));
 	spm_pt_read(mm, addr, SPM_SLOT_PAGES, t->pte);
 	if (!vma) {
-		view_entries(test, line, &v, NULL, 0);
+		view_entries(test, line, &v, NULL, 0, 0);
 		goto out;
 	}
-	slot = spm_object_find_slot(&t->region->object, slot_at(vma, addr));
-	if (slot)
-		mutex_lock(&slot->lock);
-	view_entries(test, line, &v, slot ? slot->reserv : NULL, vma->vm_flags);
-	map = vma->vm_private_data;
-	v.shadow = spm_pmap_shadow(&map->pmap, slot_at(vma, addr));
-	if (slot)
-		mutex_unlock(&slot->lock);
+	map = spm_map_of(vma);
+	slot = slot_at(vma, addr);
+	lock = spm_object_find_lock(map->object, slot);
+	if (lock)
+		mutex_lock(lock);
+	view_entries(test, line, &v, map->object, slot, vma->vm_flags);
+	v.shadow = spm_pmap_shadow(&map->pmap, slot);
+	if (lock)
+		mutex_unlock(lock);
 	KUNIT_EXPECT_GE_MSG(test, v.shadow, v.state,
 			    "line %d: shadow below the truth", line);
 	if (spm_pmd_is_2m(v.state))
@@ -493,14 +500,14 @@ bool spm_test_lock(struct spm_test_at *at, struct kunit *test,
 	vma = vma_at(t, addr);
 	if (!vma)
 		goto fail;
-	map = vma->vm_private_data;
+	map = spm_map_of(vma);
 	at->pm = &map->pmap;
-	at->slot = spm_object_slot(&t->region->object, slot_at(vma, addr));
+	at->slot = spm_object_slot(map->object, slot_at(vma, addr), 0);
 	if (!at->slot || spm_pmap_prepare(at->pm, at->slot->index))
 		goto fail;
 	spm_place_init(&at->pl, vma, at->slot->index,
 		       spm_region_pages(t->region), spm_pt_pmd(mm, addr));
-	mutex_lock(&at->slot->lock);
+	mutex_lock(at->slot->lock);
 	return true;
 fail:
 	mmap_read_unlock(mm);
@@ -514,7 +521,7 @@ fail:
  */
 void spm_test_unlock(struct spm_test_at *at)
 {
-	mutex_unlock(&at->slot->lock);
+	mutex_unlock(at->slot->lock);
 	mmap_read_unlock(current->mm);
 }
 

@@ -128,8 +128,8 @@ static bool spm_object_empty(struct spm_object *obj)
 static void spm_object_insert(struct spm_object *obj, struct spm_object *frozen)
 {
 	lockdep_assert_held(&obj->family->lock);
+	list_add_tail(&frozen->link, &obj->family->objects);
 	frozen->private = obj->private;
-	frozen->users = 0;
 	if (obj->backing) {
 		frozen->backing = obj->backing;
 		frozen->backing_end = obj->backing_end;
@@ -151,7 +151,7 @@ static void spm_object_insert(struct spm_object *obj, struct spm_object *frozen)
 static void spm_object_drop(struct spm_object *obj)
 {
 	lockdep_assert_held(&obj->family->lock);
-	list_del(&obj->link);
+	list_del_init(&obj->link);
 	spm_object_destroy(obj);
 }
 
@@ -565,8 +565,9 @@ void spm_object_use(struct spm_object *obj)
 void spm_object_put(struct spm_object *obj)
 {
 	struct spm_family *family = obj->family;
-	bool last;
 
+	/* The lock must not go with the last object before it is unlocked. */
+	refcount_inc(&family->ref);
 	mutex_lock(&family->lock);
 	WRITE_ONCE(obj->users, obj->users - 1);
 	while (obj && !obj->users && list_empty(&obj->shadows)) {
@@ -579,10 +580,8 @@ void spm_object_put(struct spm_object *obj)
 	}
 	if (obj && !obj->users && list_is_singular(&obj->shadows))
 		spm_merge(obj);
-	last = list_empty(&family->objects);
 	mutex_unlock(&family->lock);
-	if (last)
-		spm_family_destroy(family);
+	spm_family_put(family);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_object_put);
 
@@ -656,11 +655,13 @@ EXPORT_SYMBOL_IF_KUNIT(spm_cow_slot);
 static int spm_discard_slot(struct spm_object *obj, struct spm_slot *slot,
 			    unsigned int lo, unsigned int hi)
 {
+	/* Reads the connection under a slot lock, as a fault does. */
+	bool hide = READ_ONCE(obj->backing);
 	unsigned int had = 0;
 
 	if (slot->reserv)
 		had = bitmap_weight_from(slot->reserv->popmap, lo, hi);
-	if (obj->backing && !slot->hidden) {
+	if (hide && !slot->hidden) {
 		slot->hidden = bitmap_zalloc(SPM_SLOT_PAGES,
 					     GFP_KERNEL_ACCOUNT);
 		if (!slot->hidden)
@@ -668,7 +669,7 @@ static int spm_discard_slot(struct spm_object *obj, struct spm_slot *slot,
 	}
 	if (had || slot->hidden)
 		spm_rmap_remove_all(obj->rmap, slot->index, lo, hi);
-	if (obj->backing)
+	if (hide)
 		bitmap_set(slot->hidden, lo, hi - lo);
 	spm_slot_depopulate(slot, lo, hi);
 	spm_count_n(obj->owner.counters, discarded, had);

@@ -226,17 +226,18 @@ static int spm_regions_show(struct seq_file *m, void *unused)
 {
 	struct spm_region *r = NULL;
 
-	seq_puts(m, "region kind             size_kB  pages_kB  dirty_kB  live_2M  maps\n");
+	seq_puts(m, "region kind             size_kB  pages_kB  dirty_kB  live_2M  maps depth\n");
 	while ((r = spm_region_next(r))) {
 		const struct spm_counters *c = spm_region_counters(r);
 
-		seq_printf(m, "%6u %-10s %13lld %9ld %9ld %8ld %5ld\n", r->id,
+		seq_printf(m, "%6u %-10s %13lld %9ld %9ld %8ld %5ld %5u\n", r->id,
 			   r->persistent ? "persistent" : "anonymous",
 			   spm_region_size(r) >> 10,
 			   spm_stat_read(c, SPM_STAT_pages) << 2,
 			   spm_stat_read(c, SPM_STAT_dirty) << 2,
 			   spm_stat_read(c, SPM_STAT_live),
-			   spm_stat_read(c, SPM_STAT_maps));
+			   spm_stat_read(c, SPM_STAT_maps),
+			   spm_region_depth(r));
 	}
 	return 0;
 }

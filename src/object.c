@@ -16,6 +16,7 @@ static struct spm_family *spm_family_create(void)
 
 	if (!family)
 		return NULL;
+	refcount_set(&family->ref, 1);
 	mutex_init(&family->lock);
 	INIT_LIST_HEAD(&family->objects);
 	xa_init(&family->locks);
@@ -24,16 +25,18 @@ static struct spm_family *spm_family_create(void)
 }
 
 /**
- * spm_family_destroy() - free a family
- * @family: without objects
+ * spm_family_put() - drop a reference
+ * @family: family; without objects if this is the last
  *
  * Context: process context, may sleep.
  */
-void spm_family_destroy(struct spm_family *family)
+void spm_family_put(struct spm_family *family)
 {
 	struct mutex *lock;
 	unsigned long index;
 
+	if (!refcount_dec_and_test(&family->ref))
+		return;
 	xa_for_each(&family->locks, index, lock) {
 		mutex_destroy(lock);
 		kfree(lock);
@@ -70,8 +73,11 @@ void spm_family_quiesce(struct spm_family *family)
 }
 
 /**
- * spm_object_create() - an object without pages and backing, with one user
+ * spm_object_create() - an object without pages and backing
  * @spec: what it is made of
+ *
+ * With one user; without users, and not yet among the family's objects, if it
+ * is a frozen one.
  *
  * Context: process context, may sleep.
  * Return: the object, or NULL without memory.
@@ -82,7 +88,11 @@ struct spm_object *spm_object_create(const struct spm_object_spec *spec)
 
 	if (!obj)
 		return NULL;
-	obj->family = spec->family ?: spm_family_create();
+	obj->family = spec->family;
+	if (obj->family)
+		refcount_inc(&obj->family->ref);
+	else
+		obj->family = spm_family_create();
 	if (!obj->family) {
 		kfree(obj);
 		return NULL;
@@ -96,14 +106,17 @@ struct spm_object *spm_object_create(const struct spm_object_spec *spec)
 	obj->mm = spec->mm;
 	obj->forked = spec->forked;
 	obj->private = spec->mm;
-	obj->users = 1;
 	obj->backing_end = ULONG_MAX;
 	INIT_LIST_HEAD(&obj->shadows);
 	INIT_LIST_HEAD(&obj->shadow_link);
+	INIT_LIST_HEAD(&obj->link);
 	xa_init(&obj->slots);
-	mutex_lock(&obj->family->lock);
-	list_add_tail(&obj->link, &obj->family->objects);
-	mutex_unlock(&obj->family->lock);
+	if (obj->rmap) {
+		obj->users = 1;
+		mutex_lock(&obj->family->lock);
+		list_add_tail(&obj->link, &obj->family->objects);
+		mutex_unlock(&obj->family->lock);
+	}
 	spm_count(obj->owner.counters, objects);
 	return obj;
 }
@@ -113,8 +126,6 @@ EXPORT_SYMBOL_IF_KUNIT(spm_object_create);
  * spm_object_destroy() - free every page, reservation and slot
  * @obj:	without users and shadows, connected to no backing, and off the
  *		family's list: nobody maps it or can look it up any more
- *
- * Does not free the family.
  *
  * Context: process context, may sleep.
  */
@@ -135,6 +146,7 @@ void spm_object_destroy(struct spm_object *obj)
 	spm_count_n(obj->owner.counters, objects, -1);
 	spm_counters_put(obj->owner.counters);
 	iput(obj->inode);
+	spm_family_put(obj->family);
 	kfree(obj);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_object_destroy);

@@ -11,6 +11,7 @@
 #define SPM_OBJECT_H
 
 #include <linux/mutex.h>
+#include <linux/refcount.h>
 #include <linux/wait.h>
 #include <linux/xarray.h>
 
@@ -22,10 +23,11 @@ struct spm_rmap;
 
 /**
  * struct spm_family - objects that are connected by shadowing, or were
+ * @ref:	one for each object, and for who holds @lock while the last may go
  * @lock:	how its objects are connected, and their users.  Taken inside
  *		mmap_lock and a region's size_lock, outside slot locks; never by
  *		a fault
- * @objects:	all of them, under @lock
+ * @objects:	all that have users or shadows, under @lock
  * @locks:	the slot locks by index: struct mutex, shared by the slots of all
  *		objects.  Looked up under RCU, and only ever added
  * @thaw:	who wants to store into an object that is being frozen
@@ -35,6 +37,7 @@ struct spm_rmap;
  * a page, siblings would meet at the lock of their common backing anyway.
  */
 struct spm_family {
+	refcount_t ref;
 	struct mutex lock; /* connections and users */
 	struct list_head objects;
 	struct xarray locks;
@@ -113,7 +116,7 @@ struct spm_object {
  * @counters:	region's, to take a reference to
  * @region:	its number
  * @inode:	to take a reference to
- * @rmap:	the region's
+ * @rmap:	the region's; NULL for an object that is frozen from the start
  * @mm:		of a private mapping, or NULL
  * @forked:	see struct spm_object
  */
@@ -134,7 +137,7 @@ void spm_object_shadow(struct spm_object *obj, struct spm_object *backing,
 void spm_object_unshadow(struct spm_object *obj);
 unsigned int spm_object_depth(const struct spm_object *obj);
 void spm_family_quiesce(struct spm_family *family);
-void spm_family_destroy(struct spm_family *family);
+void spm_family_put(struct spm_family *family);
 
 struct mutex *spm_object_find_lock(struct spm_object *obj, pgoff_t index);
 struct spm_slot *spm_object_slot(struct spm_object *obj, pgoff_t index,

@@ -316,6 +316,23 @@ struct spm_region *spm_region_next(struct spm_region *prev)
 }
 
 /**
+ * spm_region_depth() - how many generations of snapshots it looks through
+ * @r: region
+ *
+ * Context: process context, may sleep; no slot lock held.
+ * Return: length of the chain under its object.
+ */
+unsigned int spm_region_depth(struct spm_region *r)
+{
+	unsigned int depth;
+
+	mutex_lock(&r->object->family->lock);
+	depth = spm_object_depth(r->object);
+	mutex_unlock(&r->object->family->lock);
+	return depth;
+}
+
+/**
  * spm_region_set_size() - fix the size
  * @r:		region
  * @size:	bytes, a multiple of the page size

@@ -53,6 +53,7 @@ struct spm_region *spm_region_get(struct spm_region *r);
 void spm_region_put(struct spm_region *r);
 struct spm_region *spm_region_next(struct spm_region *prev);
 
+unsigned int spm_region_depth(struct spm_region *r);
 void spm_region_set_size(struct spm_region *r, loff_t size);
 void spm_region_grow(struct spm_region *r, loff_t end);
 
