@@ -765,7 +765,7 @@ TEST_F(spm, copies_of_whole_slots)
 	pair_close(&p);
 
 	ASSERT_NE(0, spm_param_set("cow_size", "8K"));
-	ASSERT_NE(0, spm_param_set("cow_size", ""));
+	ASSERT_NE(0, spm_param_set("cow_size", "\n"));
 }
 
 SPM_TEST_MAIN

@@ -533,8 +533,10 @@ void spm_rmap_remove_write(struct spm_rmap *rmap, const struct spm_reserv *rv)
 			mapping_wrprotect_range(rmap->mapping, start + i,
 						page_to_pfn(rv->pages[i]), 1);
 	mutex_lock(&rmap->lock);
+	/* Only maps of the object that owns it can write to it. */
 	list_for_each_entry(pm, &rmap->pmaps, link)
-		if (spm_pmap_shadow(pm, rv->index) == SPM_PMD_2M_RW)
+		if (spm_pmap_owns(pm, rv) &&
+		    spm_pmap_shadow(pm, rv->index) == SPM_PMD_2M_RW)
 			spm_pmap_set(pm, rv->index, SPM_PMD_2M_RO);
 	mutex_unlock(&rmap->lock);
 }
