@@ -137,11 +137,11 @@ static void spm_object_insert(struct spm_object *obj, struct spm_object *frozen)
 		/* What was @obj's link is @frozen's; both count alike. */
 	}
 	list_add(&obj->shadow_link, &frozen->shadows);
-	smp_store_release(&obj->backing, frozen);
+	spm_object_set_backing(obj, frozen);
 	/*
 	 * In this order: who sees the new end sees the new backing.  With the
-	 * old end, @frozen hides no more than the old backing did, as long as
-	 * it is empty.
+	 * old end, no less shows through @frozen than did before, as long as it
+	 * is empty.
 	 */
 	smp_store_release(&obj->backing_end, ULONG_MAX);
 	spm_count(obj->owner.counters, links);
@@ -279,7 +279,7 @@ static bool spm_merge_slot(struct spm_object *top, struct spm_slot *slot,
 }
 
 /*
- * @obj is empty: let its last shadow shadow what it shadowed.  Who follows the
+ * @obj is empty: let its last shadow see what it saw.  Who follows the
  * old connection still finds nothing in @obj, and goes on.
  */
 static void spm_object_bypass(struct spm_object *obj, struct spm_object *top)
@@ -299,7 +299,7 @@ static void spm_object_bypass(struct spm_object *obj, struct spm_object *top)
 	} else {
 		spm_count_n(top->owner.counters, links, -1);
 	}
-	smp_store_release(&top->backing, backing);
+	spm_object_set_backing(top, backing);
 	spm_family_quiesce(obj->family);
 	obj->backing = NULL;
 }

@@ -165,8 +165,7 @@ void spm_object_shadow(struct spm_object *obj, struct spm_object *backing,
 	lockdep_assert_held(&obj->family->lock);
 	WRITE_ONCE(obj->backing_end, end);
 	list_add(&obj->shadow_link, &backing->shadows);
-	/* Pairs with the dependent loads of who follows it. */
-	smp_store_release(&obj->backing, backing);
+	spm_object_set_backing(obj, backing);
 	spm_count(obj->owner.counters, links);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_object_shadow);
@@ -351,10 +350,9 @@ struct spm_reserv *spm_object_page(struct spm_object *obj, pgoff_t index,
 
 		if (spm_slot_holds(slot, i))
 			return slot->reserv;
-		if ((slot && spm_slot_hides(slot, i)) ||
-		    pgoff >= READ_ONCE(obj->backing_end))
+		if (slot && spm_slot_hides(slot, i))
 			return NULL;
-		obj = smp_load_acquire(&obj->backing);
+		obj = spm_object_below(obj, pgoff);
 	}
 	return NULL;
 }
@@ -374,7 +372,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_object_page);
  */
 struct spm_reserv *spm_object_whole(struct spm_object *obj, pgoff_t index)
 {
-	pgoff_t end = (index + 1) << SPM_SLOT_SHIFT;
+	pgoff_t last = (index << SPM_SLOT_SHIFT) + SPM_SLOT_PAGES - 1;
 
 	while (obj) {
 		struct spm_slot *slot = spm_object_find_slot(obj, index);
@@ -382,9 +380,9 @@ struct spm_reserv *spm_object_whole(struct spm_object *obj, pgoff_t index)
 		if (slot && slot->reserv)
 			return spm_reserv_full(slot->reserv) ? slot->reserv :
 							       NULL;
-		if ((slot && slot->hidden) || end > READ_ONCE(obj->backing_end))
+		if (slot && slot->hidden)
 			return NULL;
-		obj = smp_load_acquire(&obj->backing);
+		obj = spm_object_below(obj, last);
 	}
 	return NULL;
 }
@@ -411,10 +409,9 @@ struct spm_object *spm_object_home(struct spm_object *obj, pgoff_t index,
 	while (o && o->private) {
 		struct spm_slot *slot = spm_object_find_slot(o, index);
 
-		if ((slot && spm_slot_hides(slot, i)) ||
-		    pgoff >= READ_ONCE(o->backing_end))
+		if (slot && spm_slot_hides(slot, i))
 			return obj;
-		o = smp_load_acquire(&o->backing);
+		o = spm_object_below(o, pgoff);
 	}
 	return o ?: obj;
 }

@@ -161,4 +161,29 @@ static inline bool spm_slot_hides(const struct spm_slot *slot, unsigned int i)
 	return slot->hidden && test_bit(i, slot->hidden);
 }
 
+/**
+ * spm_object_below() - where to look next for a page
+ * @obj:	object that does not hold it
+ * @pgoff:	the page
+ *
+ * Context: a slot lock of the family held.
+ * Return: the object that shows through, or NULL.
+ */
+static inline struct spm_object *spm_object_below(const struct spm_object *obj,
+						  pgoff_t pgoff)
+{
+	/* The end before what it is the end of: see spm_object_insert(). */
+	if (pgoff >= smp_load_acquire(&obj->backing_end))
+		return NULL;
+	/* Pairs with the release in spm_object_set_backing(). */
+	return smp_load_acquire(&obj->backing);
+}
+
+static inline void spm_object_set_backing(struct spm_object *obj,
+					  struct spm_object *backing)
+{
+	/* What was done to @backing before comes first. */
+	smp_store_release(&obj->backing, backing);
+}
+
 #endif /* SPM_OBJECT_H */
