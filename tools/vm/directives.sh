@@ -3,7 +3,7 @@
 # directives.sh: read what a test file says about how it wants to be run (docs/testing.md lists the directives).
 # Sourced after stage.sh.
 
-DIRECTIVES="params timeout module kernels full vm smp needs cmdline log bits"
+DIRECTIVES="params timeout module kernels full smp needs cmdline log bits"
 
 # read_directives NAME: set the variables test_params, test_timeout, ... for this test.
 read_directives()
@@ -12,7 +12,7 @@ read_directives()
 	for key in $DIRECTIVES; do
 		printf -v "test_$key" '%s' ''
 	done
-	test_timeout=120 test_smp=4
+	test_timeout=120
 	case $1 in
 	boot_clean|kmemleak|kunit)	return ;;
 	trace)	test_module=self test_needs=trace test_timeout=900 test_kernels=7.3,7.2
@@ -51,11 +51,11 @@ in_full_run()
 	[ -z "$test_full" ] || [[ ",$test_full," = *",$2,"* ]]
 }
 
-# wants_own_vm NAME: is it long enough to run beside all others?
-wants_own_vm()
+# default_smp KERNEL: processors for tests that do not ask for a number. Those of the debug kernel are threads of the
+# emulator, and where there are more of them than processors of the host, they mostly wait for each other.
+default_smp()
 {
-	read_directives "$1"
-	[ "$test_vm" = own ]
+	[ "$1" = debug ] && echo 2 || echo 4
 }
 
 # built NAME: is there something to run?
