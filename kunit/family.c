@@ -374,7 +374,7 @@ static void model_zero(struct spm_test_image *img, pgoff_t first, pgoff_t end)
  */
 int spm_test_discard(struct spm_test_image *img, pgoff_t first, pgoff_t end)
 {
-	int err = spm_cow_discard(img->obj, first, end);
+	int err = spm_cow_discard(img->obj, first, end, NULL, NULL);
 
 	if (!err)
 		model_zero(img, first, end);

@@ -196,7 +196,7 @@ static int spm_adv_discard(struct spm_range *g)
 	pgoff_t start = g->pl.slot << SPM_SLOT_SHIFT;
 
 	return spm_cow_discard(g->map->object, start + g->first,
-			       start + g->end);
+			       start + g->end, &g->map->pmap, &g->pl);
 }
 
 /**
@@ -390,7 +390,7 @@ static int spm_advise_offset(struct spm_region *r, const struct spm_advise *a)
 	case SPM_ADV_PREFAULT:
 		return spm_populate_offset(r, first, end);
 	case SPM_ADV_DISCARD:
-		return spm_cow_discard(r->object, first, end);
+		return spm_cow_discard(r->object, first, end, NULL, NULL);
 	default:
 		return -EINVAL;
 	}

@@ -26,7 +26,6 @@
 #include <kunit/visibility.h>
 
 #include "cow.h"
-#include "pmap.h"
 
 /* What a freeze or a merge did, for the tracepoint. */
 struct spm_moved {
@@ -652,8 +651,27 @@ int spm_cow_slot(struct spm_object *obj, struct spm_slot *slot,
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_cow_slot);
 
+/**
+ * spm_object_alone() - is there only one map that shows an object?
+ * @obj: live object
+ *
+ * A private object has its maps alone.  A region's object has all maps of the
+ * region, the private ones included, which see its pages too.  A map that is
+ * being added has no entry yet, and waits for the slot lock to make one.
+ *
+ * Context: slot lock held.
+ * Return: true if entries of its pages are in one map at most.
+ */
+bool spm_object_alone(const struct spm_object *obj)
+{
+	if (obj->private)
+		return READ_ONCE(obj->users) == 1;
+	return READ_ONCE(obj->rmap->npmaps) == 1;
+}
+
 static int spm_discard_slot(struct spm_object *obj, struct spm_slot *slot,
-			    unsigned int lo, unsigned int hi)
+			    unsigned int lo, unsigned int hi,
+			    struct spm_pmap *pm, const struct spm_place *pl)
 {
 	/* Reads the connection under a slot lock, as a fault does. */
 	bool hide = READ_ONCE(obj->backing);
@@ -667,7 +685,9 @@ static int spm_discard_slot(struct spm_object *obj, struct spm_slot *slot,
 		if (!slot->hidden)
 			return -ENOMEM;
 	}
-	if (had || slot->hidden)
+	if (pm && spm_object_alone(obj))
+		spm_pmap_remove(pm, pl, lo, hi);
+	else if (had || slot->hidden)
 		spm_rmap_remove_all(obj->rmap, slot->index, lo, hi);
 	if (hide)
 		bitmap_set(slot->hidden, lo, hi - lo);
@@ -690,6 +710,9 @@ static void spm_slot_range(pgoff_t index, pgoff_t first, pgoff_t end,
  * @obj:	live object
  * @first:	first page
  * @end:	one past the last
+ * @pm:		mapping that asks, its VMA locked, and the range in one slot of
+ *		it; or NULL
+ * @pl:		place of that slot
  *
  * What others hold of these pages stays theirs, and does not show through here
  * any more.  Slot by slot; a fault between two slots may populate again behind
@@ -698,7 +721,8 @@ static void spm_slot_range(pgoff_t index, pgoff_t first, pgoff_t end,
  * Context: process context, may sleep; no slot lock held.
  * Return: 0; -ENOMEM or -EINTR (being killed) with the slots before done.
  */
-int spm_cow_discard(struct spm_object *obj, pgoff_t first, pgoff_t end)
+int spm_cow_discard(struct spm_object *obj, pgoff_t first, pgoff_t end,
+		    struct spm_pmap *pm, const struct spm_place *pl)
 {
 	unsigned int lo, hi;
 	struct mutex *lock;
@@ -722,7 +746,7 @@ int spm_cow_discard(struct spm_object *obj, pgoff_t first, pgoff_t end)
 		if (err)
 			return err;
 		spm_slot_range(index, first, end, &lo, &hi);
-		err = spm_discard_slot(obj, slot, lo, hi);
+		err = spm_discard_slot(obj, slot, lo, hi, pm, pl);
 		mutex_unlock(slot->lock);
 		if (err)
 			return err;

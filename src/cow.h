@@ -7,7 +7,7 @@
 #define SPM_COW_H
 
 #include "object.h"
-#include "ptable.h"
+#include "pmap.h"
 
 int spm_cow_shadow(struct spm_object *obj, struct spm_object *side,
 		   enum spm_freeze_cause cause);
@@ -23,7 +23,9 @@ int spm_cow_page(struct spm_object *obj, struct spm_slot *slot,
 int spm_cow_slot(struct spm_object *obj, struct spm_slot *slot,
 		 const struct spm_place *pl);
 
-int spm_cow_discard(struct spm_object *obj, pgoff_t first, pgoff_t end);
+bool spm_object_alone(const struct spm_object *obj);
+int spm_cow_discard(struct spm_object *obj, pgoff_t first, pgoff_t end,
+		    struct spm_pmap *pm, const struct spm_place *pl);
 void spm_cow_truncate(struct spm_object *obj, pgoff_t end);
 
 #endif /* SPM_COW_H */

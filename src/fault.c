@@ -239,19 +239,6 @@ static bool spm_fault_cow_slot(const struct spm_place *pl,
 				   rv ? rv->popcnt : 0, spm_fault_run(rv, i));
 }
 
-/*
- * Does nobody but this VMA show pages of the object?  A private object has its
- * maps alone.  A region's object has all maps of the region, the private ones
- * included, which see its pages too.  A map that is being added has no entry
- * yet, and waits for the slot lock to make one.
- */
-static bool spm_map_alone(const struct spm_map *map)
-{
-	if (map->object->private)
-		return READ_ONCE(map->object->users) == 1;
-	return READ_ONCE(map->pmap.rmap->npmaps) == 1;
-}
-
 /**
  * spm_fault_uncover() - take old entries away after pages were copied
  * @map:	whose object has the copies
@@ -274,14 +261,14 @@ void spm_fault_uncover(struct spm_map *map, const struct spm_place *pl,
 	struct spm_pmap *pm = &map->pmap;
 
 	if (pl->fits && end - first == SPM_SLOT_PAGES)
-		spm_pmap_remove_slot(pm, pl);
+		spm_pmap_remove(pm, pl, first, end);
 	else if (spm_pmd_is_2m(pmd))
 		/* Aborted, it leaves nothing mapped: as good. */
 		spm_pmap_demote(pm, pl, src, SPM_DEMOTE_COW);
-	if (!spm_map_alone(map))
+	if (!spm_object_alone(map->object))
 		spm_rmap_remove_all(pm->rmap, pl->slot, first, end);
 	else if (end - first == 1)
-		spm_pt_zap_page(pl, first);
+		spm_pt_zap(pl, first, end);
 }
 
 /* A store to a page that shows through: copy it, or the slot, and map that. */

@@ -375,7 +375,7 @@ vm_fault_t spm_pmap_promote(struct spm_pmap *pm, const struct spm_place *pl,
 		spm_pmap_refuse(pm, pl, SPM_REFUSE_MM, cause);
 		return VM_FAULT_FALLBACK;
 	}
-	spm_pt_zap_slot(pl);
+	spm_pt_zap(pl, 0, SPM_SLOT_PAGES);
 	if (!spm_pt_retract(pl)) {
 		spm_pmap_refuse(pm, pl, SPM_REFUSE_RACED, cause);
 		return VM_FAULT_FALLBACK;
@@ -451,7 +451,7 @@ bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 	const struct spm_counters *c = pm->owner->counters;
 	unsigned int i;
 
-	spm_pt_zap_slot(pl);
+	spm_pt_zap(pl, 0, SPM_SLOT_PAGES);
 	spm_pmap_set(pm, pl->slot, SPM_PMD_NONE);
 	for (i = 0; i < SPM_SLOT_PAGES; i++)
 		if (spm_pmap_enter_4k(pm, pl, rv, i) != VM_FAULT_NOPAGE)
@@ -467,16 +467,23 @@ bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_demote);
 
 /**
- * spm_pmap_remove_slot() - take every entry of a slot out of one mapping
- * @pm:	pmap
- * @pl:	place that fits
+ * spm_pmap_remove() - take pages of a slot out of one mapping
+ * @pm:		pmap
+ * @pl:		place
+ * @first:	first page, inside [lo, hi)
+ * @end:	one past the last
+ *
+ * A 2 MB entry goes as a whole; see spm_rmap_remove_all().
  */
-void spm_pmap_remove_slot(struct spm_pmap *pm, const struct spm_place *pl)
+void spm_pmap_remove(struct spm_pmap *pm, const struct spm_place *pl,
+		     unsigned int first, unsigned int end)
 {
-	spm_pt_zap_slot(pl);
-	spm_pmap_forget(pm, pl->slot);
+	spm_pt_zap(pl, first, end);
+	if (spm_pmd_is_2m(spm_pmap_shadow(pm, pl->slot)) ||
+	    end - first == SPM_SLOT_PAGES)
+		spm_pmap_forget(pm, pl->slot);
 }
-EXPORT_SYMBOL_IF_KUNIT(spm_pmap_remove_slot);
+EXPORT_SYMBOL_IF_KUNIT(spm_pmap_remove);
 
 /**
  * spm_rmap_remove_all() - take pages of a slot out of every mapping of a region

@@ -90,6 +90,7 @@ void spm_pmap_refuse(struct spm_pmap *pm, const struct spm_place *pl,
 		     enum spm_refusal why, enum spm_promote_cause cause);
 bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 		     struct spm_reserv *rv, enum spm_demote_cause cause);
-void spm_pmap_remove_slot(struct spm_pmap *pm, const struct spm_place *pl);
+void spm_pmap_remove(struct spm_pmap *pm, const struct spm_place *pl,
+		     unsigned int first, unsigned int end);
 
 #endif /* SPM_PMAP_H */

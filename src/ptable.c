@@ -136,7 +136,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pt_soft_dirty_tracked);
 void spm_pt_renew(const struct spm_place *pl, unsigned int i)
 {
 	if (spm_pt_soft_dirty_tracked(pl->vma))
-		spm_pt_zap_page(pl, i);
+		spm_pt_zap(pl, i, i + 1);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_renew);
 
@@ -196,29 +196,21 @@ vm_fault_t spm_pt_insert_2m(const struct spm_place *pl, struct folio *folio,
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_insert_2m);
 
 /**
- * spm_pt_zap_slot() - take out every entry of a slot in this VMA
- * @pl: place that fits
+ * spm_pt_zap() - take entries of a slot out of this VMA
+ * @pl:		place
+ * @first:	first page, inside [lo, hi)
+ * @end:	one past the last
  *
- * Reverse map, RSS, MMU notifiers and TLB are the core's business.
+ * Whether there are any or not.  A 2 MB entry goes as a whole.  Reverse map,
+ * RSS, MMU notifiers and TLB are the core's business.
  */
-void spm_pt_zap_slot(const struct spm_place *pl)
+void spm_pt_zap(const struct spm_place *pl, unsigned int first,
+		unsigned int end)
 {
-	zap_vma_range(pl->vma, pl->addr, PMD_SIZE);
+	zap_vma_range(pl->vma, spm_place_addr(pl, first),
+		      (unsigned long)(end - first) << PAGE_SHIFT);
 }
-EXPORT_SYMBOL_IF_KUNIT(spm_pt_zap_slot);
-
-/**
- * spm_pt_zap_page() - take one 4 KB entry out of this VMA
- * @pl:	place whose PMD is not a 2 MB entry
- * @i:	index of the page, inside [lo, hi)
- *
- * Whether there is one or not: a page that was copied may be mapped still.
- */
-void spm_pt_zap_page(const struct spm_place *pl, unsigned int i)
-{
-	zap_vma_range(pl->vma, spm_place_addr(pl, i), PAGE_SIZE);
-}
-EXPORT_SYMBOL_IF_KUNIT(spm_pt_zap_page);
+EXPORT_SYMBOL_IF_KUNIT(spm_pt_zap);
 
 /*
  * The kernel exports its own function only for a test module.  What that adds,

@@ -70,8 +70,8 @@ vm_fault_t spm_pt_insert_4k(const struct spm_place *pl, unsigned int i,
 			    struct page *page, bool write);
 vm_fault_t spm_pt_insert_2m(const struct spm_place *pl, struct folio *folio,
 			    bool write);
-void spm_pt_zap_slot(const struct spm_place *pl);
-void spm_pt_zap_page(const struct spm_place *pl, unsigned int i);
+void spm_pt_zap(const struct spm_place *pl, unsigned int first,
+		unsigned int end);
 bool spm_pt_retract(const struct spm_place *pl);
 void spm_pt_read(struct mm_struct *mm, unsigned long addr, unsigned int n,
 		 struct spm_pte *out);
