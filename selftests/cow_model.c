@@ -114,6 +114,21 @@ static bool wait_gone(pid_t pid)
 	return false;
 }
 
+/* Where is it? */
+static void print_file(pid_t pid, const char *name)
+{
+	char path[64], text[1024];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	f = fopen(path, "r");
+	while (f && fgets(text, sizeof(text), f))
+		fprintf(stderr, "# %s: %s", path, text);
+	fprintf(stderr, "\n");
+	if (f)
+		fclose(f);
+}
+
 static enum verdict tell(unsigned int p, const struct op *op)
 {
 	struct pollfd pfd = { .fd = world.from[p][0], .events = POLLIN };
@@ -123,13 +138,16 @@ static enum verdict tell(unsigned int p, const struct op *op)
 	world.ch[p].op = *op;
 	if (write(world.to[p][1], &c, 1) != 1)
 		spm_die("pipe");
-	for (i = 0; i < 120; i++) {
+	for (i = 0; i < 60; i++) {
 		if (poll(&pfd, 1, 1000) == 1)
 			return read(pfd.fd, &c, 1) == 1 ? DONE : FAILED;
 		if (gone(proc[p].pid))
 			return fail("p%u died in %s", p,
 				    op_names[op->kind].name);
 	}
+	print_file(proc[p].pid, "stack");
+	print_file(proc[p].pid, "stat");
+	print_file(proc[p].pid, "syscall");
 	return fail("p%u does not come back from %s", p,
 		    op_names[op->kind].name);
 }
