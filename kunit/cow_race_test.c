@@ -127,7 +127,8 @@ static void check_image(struct cow_race *race, struct spm_object *side)
 		must_store(race, side, s, OWN, 1000 + s);
 		must_show(race, side, s, STILL, s + 1);
 	}
-	if (spm_cow_discard(side, STILL, SPM_SLOT_PAGES + STILL + 1))
+	if (spm_cow_discard(side, STILL, SPM_SLOT_PAGES + STILL + 1,
+			    NULL, NULL))
 		atomic_inc(&race->failed);
 	/* It stands still, whatever is stored to the other. */
 	for (s = 0; s < SPM_TEST_SLOTS; s++) {
