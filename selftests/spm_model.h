@@ -302,10 +302,12 @@ static void worker(unsigned int me);
 
 static int work_fork(const struct op *op)
 {
+	unsigned int q = F(op, 'q');
 	pid_t pid = fork();
 
+	/* By now the channel may hold the next operation. */
 	if (!pid)
-		worker(F(op, 'q'));
+		worker(q);
 	return pid < 0 ? -errno : pid;
 }
 
