@@ -10,7 +10,7 @@ OUT      := $(CURDIR)/build/$(notdir $(patsubst %/build,%,$(abspath $(KDIR))))
 VM       := tools/vm
 quiet    := $(if $(V),,-s)
 
-export V SMP ACCEL
+export V SMP ACCEL TESTENV TESTFILES
 
 modules:
 	@$(VM)/kernel-fits '$(KDIR)'
@@ -59,6 +59,7 @@ help:
 	@echo 'Options of the commands that use the virtual machine:'
 	@echo '  KERNEL=debug|7.3|7.2     one kernel only'
 	@echo '  TEST=name[,name...]      these tests only (see selftests/)'
+	@echo '  TESTENV="NAME=value ..." environment of the tests; TESTFILES="file ..." go to /spm/files there'
 	@echo '  SMP=n                    processors of the machine'
 	@echo '  ACCEL=tcg|kvm            emulate (default), or use the hardware'
 	@echo '  V=1                      show the commands of the build'

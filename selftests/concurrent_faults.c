@@ -5,6 +5,8 @@
  * Guards against: the loser of a race getting SIGBUS because the entry is there
  * already, a page that is populated twice (the first one's store is lost), and
  * a read that is recorded as a modification.
+ *
+ * spm-test: smp=4
  */
 #include "spm_sync.h"
 

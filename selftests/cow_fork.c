@@ -9,7 +9,7 @@
  * with the process that first had it; objects that nobody merges or frees when
  * a process in the middle of a line of descent goes.
  *
- * spm-test: timeout=200
+ * spm-test: timeout=200 smp=4
  */
 #include <sys/prctl.h>
 

@@ -9,6 +9,8 @@
  * left writable or a way in for the kernel (remote access, direct I/O) forgot
  * to copy; the region's data coming back where the mapping has its own; rights
  * that a private mapping does not have, or has not although it should.
+ *
+ * spm-test: smp=4
  */
 #include "spm_sync.h"
 

@@ -8,7 +8,7 @@
  * lost on the side that did nothing; a block that is not given back, or copied
  * in vain, when it has one owner again; a moment that is not one.
  *
- * spm-test: timeout=200
+ * spm-test: timeout=200 smp=4
  */
 #include "spm_sync.h"
 #include "spm_fail.h"

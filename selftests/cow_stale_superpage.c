@@ -10,7 +10,7 @@
  *  3. the entry is made while another thread copies one of the pages;
  *  4. a demotion that ends with nothing mapped is taken for one that succeeded.
  *
- * spm-test: timeout=200
+ * spm-test: timeout=200 smp=4
  */
 #include "spm_sync.h"
 #include "spm_fail.h"

@@ -10,7 +10,7 @@
  *  - a shortage of reverse-map entries, and the lock that is dropped to get
  *    some: there are none, the kernel's reverse map has one per mapping.
  *
- * spm-test: timeout=200
+ * spm-test: timeout=200 smp=4
  */
 #include "spm_sync.h"
 

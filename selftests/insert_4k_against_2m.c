@@ -10,6 +10,8 @@
  * while another makes 2 MB entries and takes them away again in every way.
  * DISCARD of a few pages keeps the slots from being full, so that 4 KB entries
  * are needed again and again.
+ *
+ * spm-test: smp=4
  */
 #include "spm_sync.h"
 

@@ -6,6 +6,8 @@
  * Guards against: a look-up that reads an entry twice while it changes and
  * takes a wrong frame; state that wears off a little with each demotion; and
  * slots that can be promoted only once.
+ *
+ * spm-test: smp=4
  */
 #include "spm_sync.h"
 

@@ -9,6 +9,7 @@
  * touches it, and "bus error" as the answer to a limit.
  *
  * spm-test: timeout=240 log="Call Trace:|page allocation failure"
+ * spm-test: full=debug,7.3
  */
 #include "spm_sync.h"
 

@@ -6,6 +6,8 @@
  * Guards against: a deadlock because the call holds a lock that the page fault
  * on its own argument needs; such a call must succeed, or fail with the error
  * that its content asks for, at once.
+ *
+ * spm-test: smp=4 full=debug,7.3
  */
 #include "spm_sync.h"
 

@@ -7,6 +7,8 @@
  * no permission or lies beyond the region; a debugger that sees another page
  * than the program; words across a slot border; data of pages in a pipe that
  * changes hands after DISCARD.
+ *
+ * spm-test: smp=4
  */
 #include "spm_sync.h"
 

@@ -6,6 +6,8 @@
  * Guards against: EFAULT or separate wait queues because the kernel cannot name
  * the page, and a waiter that is never woken because its page was promoted,
  * demoted or discarded while it slept.
+ *
+ * spm-test: smp=4 full=debug,7.3
  */
 #include "spm_sync.h"
 

@@ -8,6 +8,8 @@
  *
  * One thread stays on a processor of its own, in user mode, so that no context
  * switch flushes its translations; another changes the mapping.
+ *
+ * spm-test: smp=4
  */
 #include "spm_sync.h"
 

@@ -9,6 +9,8 @@
  * Before each case another process fills a good part of memory with a marker
  * and goes, so that the allocator hands out dirty pages if it does not clear
  * them itself.  zero_first_touch_uninit.c is the same with that turned off.
+ *
+ * spm-test: full=debug,7.3
  */
 #include "spm_sync.h"
 

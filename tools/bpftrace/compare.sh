@@ -4,10 +4,11 @@
 # compare.sh - do the bpftrace scripts see what the module counts?
 #
 # Usage: compare.sh [COMMAND [ARGUMENT]...]
-#   Runs COMMAND (default: demo_shm from the PATH or from /spm/bin) under
-#   faults.bt and then under promotions.bt, and compares their totals with how
-#   far the counters in debugfs went in the meantime.  Nothing else may use
-#   superpmap regions meanwhile.  Root only; prints TAP.
+#   Runs COMMAND under faults.bt, promotions.bt and cow.bt in turn, and compares
+#   their totals with how far the counters in debugfs went in the meantime.
+#   Without COMMAND: demo_shm, and demo_cow for cow.bt, from the PATH or from
+#   /spm/bin.  Nothing else may use superpmap regions meanwhile.  Root only;
+#   prints TAP.
 #
 # Exit status: 0 all totals agree, 1 some do not, 4 bpftrace is not there.
 
@@ -109,20 +110,29 @@ if [ ! -r $COUNTERS ]; then
 	echo "Bail out! cannot read $COUNTERS: module not loaded, debugfs not mounted or not root"
 	exit 1
 fi
-if [ $# = 0 ]; then
-	set -- "$(command -v demo_shm || echo /spm/bin/demo_shm)"
-fi
+SHM=$(command -v demo_shm || echo /spm/bin/demo_shm)
+COW=$(command -v demo_cow || echo /spm/bin/demo_cow)
 
-run faults.bt "$@"
+run faults.bt "${@:-$SHM}"
 compare faults vm.stats.vm.v_vm_faults
 
-run promotions.bt "$@"
+run promotions.bt "${@:-$SHM}"
 compare promoted vm.pmap.pde.promotions
 compare mapped vm.pmap.pde.mappings
 compare upgraded vm.pmap.pde.upgrades
 compare failed vm.pmap.pde.p_failures
 compare demoted vm.pmap.pde.demotions
 compare aborted vm.pmap.pde.aborts
+
+run cow.bt "${@:-$COW}"
+compare stores vm.stats.vm.v_cow_faults
+compare copied vm.cow.copied_pages
+compare snapshots vm.cow.snapshots
+compare forks vm.cow.forks
+compare early vm.cow.early_pages
+compare collapses vm.cow.collapses
+compare handed vm.stats.vm.v_cow_optim
+compare merged vm.cow.merged_pages
 
 echo "1..$NR"
 exit $BAD

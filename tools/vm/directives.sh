@@ -3,7 +3,7 @@
 # directives.sh: read what a test file says about how it wants to be run (docs/testing.md lists the directives).
 # Sourced after stage.sh.
 
-DIRECTIVES="params timeout module kernels smp needs cmdline log bits"
+DIRECTIVES="params timeout module kernels full smp needs cmdline log bits"
 
 # read_directives NAME: set the variables test_params, test_timeout, ... for this test.
 read_directives()
@@ -12,7 +12,7 @@ read_directives()
 	for key in $DIRECTIVES; do
 		printf -v "test_$key" '%s' ''
 	done
-	test_timeout=120 test_smp=4
+	test_timeout=120
 	case $1 in
 	boot_clean|kmemleak|kunit)	return ;;
 	trace)	test_module=self test_needs=trace test_timeout=900 test_kernels=7.3,7.2
@@ -42,6 +42,20 @@ runs_on()
 	esac
 	read_directives "$1"
 	[ -z "$test_kernels" ] || [[ ",$test_kernels," = *",$2,"* ]]
+}
+
+# in_full_run NAME KERNEL: does the run of everything include it there?
+in_full_run()
+{
+	read_directives "$1"
+	[ -z "$test_full" ] || [[ ",$test_full," = *",$2,"* ]]
+}
+
+# default_smp KERNEL: processors for tests that do not ask for a number. Those of the debug kernel are threads of the
+# emulator, and where there are more of them than processors of the host, they mostly wait for each other.
+default_smp()
+{
+	[ "$1" = debug ] && echo 2 || echo 4
 }
 
 # built NAME: is there something to run?

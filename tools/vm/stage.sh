@@ -42,7 +42,7 @@ stage_kernel_modules()
 # stage_base DIR KERNEL: everything but tests and manifest.
 stage_base()
 {
-	local dir=$1 kernel=$2 applet file
+	local dir=$1 kernel=$2 applet file word
 	rm -rf "$dir"
 	mkdir -p "$dir"/{bin,sbin,proc,sys,dev,tmp,etc,spm/bin,spm/lib,spm/tests}
 	cp /bin/busybox "$dir/bin/"
@@ -63,6 +63,12 @@ stage_base()
 			strip --strip-debug -o "$dir/spm/$file.ko" "$BUILD/$kernel/$file.ko"
 	done
 	printf 'SPM_KERNEL=%s\nexport SPM_KERNEL\n' "$kernel" >"$dir/spm/lib/environment"
+	for word in ${TESTENV:-}; do
+		printf 'export %s\n' "$word"
+	done >>"$dir/spm/lib/environment"
+	for file in ${TESTFILES:-}; do
+		install -D -m 644 -t "$dir/spm/files" "$file"
+	done
 	stage_kernel_modules "$dir" "$kernel" virtio_console
 }
 

@@ -30,8 +30,10 @@ if [ -e /spm/bpftrace/script.bt ]; then
 		[ $tries -lt 240 ] || break
 		sleep 1
 	done
-	/spm/bin/demo_shm
-	status=$?
+	status=0
+	/spm/bin/demo_shm || status=1
+	echo
+	/spm/bin/demo_cow || status=1
 	# the shell starts it deaf to this signal; it listens when it has started
 	tries=0
 	while kill -INT $pid 2>/dev/null && [ $tries -lt 120 ]; do
