@@ -399,7 +399,7 @@ static void pinned_memory_stays(struct kunit *test)
 	EXPECT_STAT(test, r->base->counters, cow_optim, 0);
 }
 
-/* Dirty stays dirty, and clean clean, in the copies. */
+/* Dirty stays dirty, and what is clean stays so, in the copies. */
 static void early_copies_keep_dirty_bits(struct kunit *test)
 {
 	struct spm_test_image *r = spm_test_family_region(test);

@@ -249,8 +249,18 @@ static int own_page(struct spm_object *obj, struct spm_slot *slot,
 	return err;
 }
 
-static int store_page(struct spm_object *obj, pgoff_t index, unsigned int i,
-		      u32 value)
+/**
+ * spm_test_store_page() - store to any page, as a fault would
+ * @obj:	live object
+ * @index:	slot
+ * @i:		page
+ * @value:	value
+ *
+ * Context: any thread.
+ * Return: 0 or a negative errno.
+ */
+int spm_test_store_page(struct spm_object *obj, pgoff_t index, unsigned int i,
+			u32 value)
 {
 	struct spm_slot *slot = spm_object_slot(obj, index, 0);
 	int err;
@@ -282,7 +292,7 @@ int spm_test_set(struct kunit *test, struct spm_test_image *img,
 		 unsigned int s, unsigned int k)
 {
 	struct spm_test_family *f = test->priv;
-	int err = store_page(img->obj, s, spm_test_pages[k], f->next + 1);
+	int err = spm_test_store_page(img->obj, s, spm_test_pages[k], f->next + 1);
 
 	if (err)
 		return err;
@@ -601,7 +611,16 @@ static void check_base(struct kunit *test, int line, struct spm_family *family,
 #undef EXPECT_BOOK
 }
 
-static u32 shown(struct spm_object *obj, pgoff_t index, unsigned int i)
+/**
+ * spm_test_shown() - what a page shows
+ * @obj:	live object
+ * @index:	slot
+ * @i:		page
+ *
+ * Context: any thread.
+ * Return: the value, 0 for zeros.
+ */
+u32 spm_test_shown(struct spm_object *obj, pgoff_t index, unsigned int i)
 {
 	struct mutex *lock = spm_object_find_lock(obj, index);
 	struct spm_reserv *rv;
@@ -625,12 +644,13 @@ static void check_image(struct kunit *test, int line, unsigned int n,
 	for (s = 0; s < SPM_TEST_SLOTS; s++) {
 		for (k = 0; k < SPM_TEST_PAGES; k++)
 			KUNIT_EXPECT_EQ_MSG(test,
-					    shown(img->obj, s, spm_test_pages[k]),
+					    spm_test_shown(img->obj, s,
+							   spm_test_pages[k]),
 					    spm_test_want(img, s, k),
 					    "line %d: object %u slot %u page %u",
 					    line, n, s, spm_test_pages[k]);
-		KUNIT_EXPECT_EQ_MSG(test, shown(img->obj, s, UNTOUCHED), 0,
-				    "line %d: object %u slot %u", line, n, s);
+		KUNIT_EXPECT_EQ_MSG(test, spm_test_shown(img->obj, s, UNTOUCHED),
+				    0, "line %d: object %u slot %u", line, n, s);
 	}
 }
 

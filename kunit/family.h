@@ -76,6 +76,9 @@ u32 spm_test_want(const struct spm_test_image *img, unsigned int s,
 		  unsigned int k);
 
 struct spm_reserv *spm_test_reserv(struct spm_object *obj, pgoff_t index);
+int spm_test_store_page(struct spm_object *obj, pgoff_t index, unsigned int i,
+			u32 value);
+u32 spm_test_shown(struct spm_object *obj, pgoff_t index, unsigned int i);
 u32 spm_test_page_value(struct page *page);
 void spm_test_page_set(struct page *page, u32 value);
 struct page *spm_test_pin(struct spm_reserv *rv);

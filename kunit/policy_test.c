@@ -238,6 +238,57 @@ static void fill_all(struct kunit *test)
 	}
 }
 
+/*
+ * A store to a page that shows through: FreeBSD copies the page.  The whole slot
+ * only where it is then of use, by order of the administrator, or when most of
+ * it is copied already or the stores come one after the other.
+ */
+static bool slot_is_right(enum spm_cow_size size, bool mappable,
+			  unsigned int popcnt, unsigned int run)
+{
+	switch (size) {
+	case SPM_COW_2M:
+		return mappable;
+	case SPM_COW_AUTO:
+		return mappable && (2 * popcnt >= FULL || run >= 64);
+	default:
+		return false;
+	}
+}
+
+static bool check_cow_slot(struct kunit *test, enum spm_cow_size size,
+			   bool mappable, unsigned int popcnt)
+{
+	unsigned int run;
+
+	for (run = 0; run <= FULL; run++) {
+		bool got = spm_policy_cow_slot(size, mappable, popcnt, run);
+
+		if (got == slot_is_right(size, mappable, popcnt, run))
+			continue;
+		KUNIT_FAIL(test, "%d for size %d mappable %d popcnt %u run %u",
+			   got, size, mappable, popcnt, run);
+		return false;
+	}
+	return true;
+}
+
+static void cow_slot_all(struct kunit *test)
+{
+	enum spm_cow_size size;
+	unsigned int popcnt;
+
+	for (size = SPM_COW_4K; size <= SPM_COW_AUTO; size++)
+		for (popcnt = 0; popcnt <= FULL; popcnt++) {
+			if (!check_cow_slot(test, size, false, popcnt) ||
+			    !check_cow_slot(test, size, true, popcnt))
+				return;
+			cond_resched();
+		}
+	/* What is not set is FreeBSD's. */
+	KUNIT_EXPECT_EQ(test, spm_tunables.cow_size, SPM_COW_4K);
+}
+
 /* Is page @n one of the neighbours that a fault on @page may map? */
 static bool in_window(int n, int page, int window, int lo, int hi)
 {
@@ -300,6 +351,7 @@ static struct kunit_case policy_cases[] = {
 	KUNIT_CASE_SLOW(entry_over_thresholds),
 	KUNIT_CASE(entry_examples),
 	KUNIT_CASE_SLOW(fill_all),
+	KUNIT_CASE_SLOW(cow_slot_all),
 	KUNIT_CASE_SLOW(prefault_all),
 	{}
 };

@@ -137,6 +137,20 @@ static void remember(struct kunit *test, unsigned long addr, unsigned long len)
 	KUNIT_FAIL_AND_ABORT(test, "more than %d mappings", SPM_TEST_MAPPINGS);
 }
 
+static unsigned long map_slots(struct kunit *test, unsigned int slots, int prot,
+			       unsigned long flags)
+{
+	struct spm_test_mm *t = test->priv;
+	unsigned long len = slots * PMD_SIZE;
+	unsigned long addr = vm_mmap(t->file, 0, len, prot, flags, 0);
+
+	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR_VALUE(addr), "mmap: %ld",
+			       (long)addr);
+	KUNIT_ASSERT_TRUE(test, IS_ALIGNED(addr, PMD_SIZE));
+	remember(test, addr, len);
+	return addr;
+}
+
 /**
  * spm_test_map() - map the region from its beginning
  * @test:	the case
@@ -147,15 +161,19 @@ static void remember(struct kunit *test, unsigned long addr, unsigned long len)
  */
 unsigned long spm_test_map(struct kunit *test, unsigned int slots, int prot)
 {
-	struct spm_test_mm *t = test->priv;
-	unsigned long len = slots * PMD_SIZE;
-	unsigned long addr = vm_mmap(t->file, 0, len, prot, MAP_SHARED, 0);
+	return map_slots(test, slots, prot, MAP_SHARED);
+}
 
-	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR_VALUE(addr), "mmap: %ld",
-			       (long)addr);
-	KUNIT_ASSERT_TRUE(test, IS_ALIGNED(addr, PMD_SIZE));
-	remember(test, addr, len);
-	return addr;
+/**
+ * spm_test_map_private() - the same for a private, writable mapping
+ * @test:	the case
+ * @slots:	how many slots of the region
+ *
+ * Return: the address.
+ */
+unsigned long spm_test_map_private(struct kunit *test, unsigned int slots)
+{
+	return map_slots(test, slots, SPM_TEST_RW, MAP_PRIVATE);
 }
 
 /**

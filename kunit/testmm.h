@@ -73,6 +73,7 @@ void spm_test_mm_finish(struct kunit *test);
 const struct spm_counters *spm_test_counters(struct kunit *test);
 
 unsigned long spm_test_map(struct kunit *test, unsigned int slots, int prot);
+unsigned long spm_test_map_private(struct kunit *test, unsigned int slots);
 void spm_test_map_at(struct kunit *test, unsigned long addr, unsigned long len,
 		     int prot, unsigned long offset);
 void spm_test_unmap(struct kunit *test, unsigned long addr, unsigned long len);

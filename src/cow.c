@@ -171,31 +171,44 @@ static void spm_merge_trim(struct spm_object *top, const struct spm_slot *above,
 }
 
 /*
- * Move the pages of @from to @to, where it has none.  Both stay what they are;
- * no entry maps @from.
+ * Copy the pages of @from to @to, which has none of them, and then take them
+ * away; or, when a copy fails, leave both as they were.  No entry maps @from.
  */
-static int spm_merge_pages(struct spm_reserv *to, struct spm_reserv *from,
-			   struct spm_moved *n)
+static int spm_merge_copy(struct spm_reserv *to, struct spm_reserv *from,
+			  struct spm_moved *n)
 {
-	bool dirty;
-	unsigned int i;
+	unsigned int i, k;
 	int err;
 
 	for_each_set_bit(i, from->popmap, SPM_SLOT_PAGES) {
-		if (spm_reserv_loose(to) && spm_reserv_loose(from)) {
-			spm_reserv_move_page(to, from, i);
-			continue;
-		}
-		dirty = spm_reserv_dirty(from, i);
 		err = spm_reserv_copy(to, i, spm_reserv_page(from, i), NULL, 0,
 				      SPM_POPULATE_MERGE);
 		if (err)
-			return err;
-		if (dirty)
+			goto undo;
+		if (spm_reserv_dirty(from, i))
 			spm_reserv_set_dirty(to, i);
-		spm_reserv_depopulate(from, i);
-		n->pages++;
 	}
+	n->pages += from->popcnt;
+	for_each_set_bit(i, from->popmap, SPM_SLOT_PAGES)
+		spm_reserv_depopulate(from, i);
+	return 0;
+
+undo:
+	for_each_set_bit(k, from->popmap, i)
+		spm_reserv_depopulate(to, k);
+	return err;
+}
+
+/* The same; single pages change hands without a copy. */
+static int spm_merge_pages(struct spm_reserv *to, struct spm_reserv *from,
+			   struct spm_moved *n)
+{
+	unsigned int i;
+
+	if (!spm_reserv_loose(to) || !spm_reserv_loose(from))
+		return spm_merge_copy(to, from, n);
+	for_each_set_bit(i, from->popmap, SPM_SLOT_PAGES)
+		spm_reserv_move_page(to, from, i);
 	return 0;
 }
 
@@ -217,8 +230,8 @@ static void spm_family_remove_all(struct spm_family *family, pgoff_t index)
  * copied into the gaps of a block below that is: somebody may still be writing
  * a page to disk that is hidden now.
  *
- * Returns false, with the slot as it was but for what was moved already, when
- * memory for single pages ran out.
+ * Returns false, with the slot as it was, when memory for single pages ran out
+ * or a page cannot be read.
  */
 static bool spm_merge_mixed(struct spm_object *top, struct spm_slot *above,
 			    struct spm_slot *slot, struct spm_moved *n)
@@ -307,8 +320,8 @@ static void spm_object_bypass(struct spm_object *obj, struct spm_object *top)
  * Merge a frozen object into its last shadow, and free it.  Nobody can shadow
  * it any more: only live objects gain shadows.
  *
- * If memory for single pages runs out in between, it stays, with what was not
- * moved, until its shadow goes.
+ * If memory for single pages runs out in between, or a page cannot be read, it
+ * stays, with the slots that were not moved, until its shadow goes.
  */
 static void spm_merge(struct spm_object *obj)
 {
