@@ -15,6 +15,7 @@
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 
+#include "cow.h"
 #include "fault.h"
 
 static int spm_fault_populate(const struct spm_place *pl,
