@@ -57,12 +57,9 @@ static int spm_merge_copy(struct spm_reserv *to, struct spm_reserv *from,
 	int err;
 
 	for_each_set_bit(i, from->popmap, SPM_SLOT_PAGES) {
-		err = spm_reserv_copy(to, i, spm_reserv_page(from, i), NULL, 0,
-				      SPM_POPULATE_MERGE);
+		err = spm_reserv_dup(to, from, i, SPM_POPULATE_MERGE);
 		if (err)
 			goto undo;
-		if (spm_reserv_dirty(from, i))
-			spm_reserv_set_dirty(to, i);
 	}
 	n->pages += from->popcnt;
 	for_each_set_bit(i, from->popmap, SPM_SLOT_PAGES)

@@ -35,12 +35,9 @@ static int spm_copy_early(struct spm_object *to, struct spm_slot *below,
 	if (err)
 		return err;
 	for_each_set_bit(i, rv->popmap, SPM_SLOT_PAGES) {
-		err = spm_reserv_copy(below->reserv, i, spm_reserv_page(rv, i),
-				      NULL, 0, SPM_POPULATE_EARLY);
+		err = spm_reserv_dup(below->reserv, rv, i, SPM_POPULATE_EARLY);
 		if (err)
 			break;
-		if (spm_reserv_dirty(rv, i))
-			spm_reserv_set_dirty(below->reserv, i);
 		n->pages++;
 	}
 	/* Frees the reservation if it has nothing in it. */
@@ -191,12 +188,8 @@ static int spm_copy_all(struct spm_object *obj, struct spm_object *side,
 				continue;
 			err = spm_slot_reserve(side, slot, NULL, 0);
 			if (!err)
-				err = spm_reserv_copy(slot->reserv, i,
-						      spm_reserv_page(src, i),
-						      NULL, 0,
-						      SPM_POPULATE_EARLY);
-			if (!err && spm_reserv_dirty(src, i))
-				spm_reserv_set_dirty(slot->reserv, i);
+				err = spm_reserv_dup(slot->reserv, src, i,
+						     SPM_POPULATE_EARLY);
 			n->pages += !err;
 		}
 		spm_slot_depopulate(slot, 0, 0);

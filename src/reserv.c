@@ -353,6 +353,27 @@ int spm_reserv_copy(struct spm_reserv *rv, unsigned int i, struct page *from,
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_copy);
 
 /**
+ * spm_reserv_dup() - copy one page from another reservation, with its state
+ * @to:		reservation without the page
+ * @from:	reservation of the same index that holds it
+ * @i:		index of the page
+ * @cause:	for the tracepoint
+ *
+ * Context: process context, may sleep; slot lock held.
+ * Return: as spm_reserv_copy().
+ */
+int spm_reserv_dup(struct spm_reserv *to, const struct spm_reserv *from,
+		   unsigned int i, enum spm_populate_cause cause)
+{
+	int err = spm_reserv_copy(to, i, spm_reserv_page(from, i), NULL, 0,
+				  cause);
+
+	if (!err && spm_reserv_dirty(from, i))
+		spm_reserv_set_dirty(to, i);
+	return err;
+}
+
+/**
  * spm_reserv_depopulate() - forget one page and what it held
  * @rv:	reservation
  * @i:	index of a populated page that no page table maps

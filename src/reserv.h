@@ -108,6 +108,8 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 int spm_reserv_copy(struct spm_reserv *rv, unsigned int i, struct page *from,
 		    struct vm_area_struct *vma, unsigned long addr,
 		    enum spm_populate_cause cause);
+int spm_reserv_dup(struct spm_reserv *to, const struct spm_reserv *from,
+		   unsigned int i, enum spm_populate_cause cause);
 void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_move_page(struct spm_reserv *to, struct spm_reserv *from,
 			  unsigned int i);
