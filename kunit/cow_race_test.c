@@ -275,11 +275,15 @@ static void snapshots_and_forks_beside_stores(struct kunit *test)
 {
 	struct cow_race *race = kunit_kzalloc(test, sizeof(*race), GFP_KERNEL);
 	unsigned int i, s;
+	unsigned long t;
 
 	KUNIT_ASSERT_NOT_NULL(test, race);
+	t = jiffies;
 	make_race(test, race);
 	race->until = jiffies + SECONDS * HZ;
+	kunit_info(test, "made %u ms", jiffies_to_msecs(jiffies - t));
 	play(test, race);
+	kunit_info(test, "played %u ms", jiffies_to_msecs(jiffies - t));
 	kunit_info(test, "%d rounds", atomic_read(&race->rounds));
 	KUNIT_EXPECT_EQ(test, atomic_read(&race->failed), 0);
 	KUNIT_EXPECT_EQ(test, atomic_read(&race->wrong), 0);
@@ -319,7 +323,7 @@ static void last_two_go_together(struct kunit *test)
 	unsigned int n, i;
 	int err;
 
-	for (n = 0; n < 100; n++) {
+	for (n = 0; n < 50; n++) {
 		struct spm_test_image *r, *s;
 		struct task_struct *tasks[2];
 		struct leavers l = { };
