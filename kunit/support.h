@@ -8,7 +8,9 @@
 #include <kunit/test.h>
 #include <linux/fs.h>
 
+#include "collapse.h"
 #include "cow.h"
+#include "freeze.h"
 #include "pmap.h"
 
 /**

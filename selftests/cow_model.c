@@ -21,7 +21,7 @@
  *   SPM_MODEL_VERBOSE=1   print each operation before it is done
  * (also on the kernel's command line, which makes them init's environment)
  *
- * spm-test: timeout=900 full=debug,7.3
+ * spm-test: timeout=900
  */
 #include <sys/prctl.h>
 

@@ -548,6 +548,15 @@ static void expect(enum kind kind, enum step step, const char *what,
 		     step_name[step], what, got, want);
 }
 
+/* A page of the program's own may be among them. */
+static void expect_faults(enum kind kind, enum step step, long want)
+{
+	const struct row *r = &results[kind].row[step];
+
+	if (r->done && (r->faults < want || r->faults > want + 4))
+		expect(kind, step, "page faults", r->faults, want);
+}
+
 /* What the project promises; the other kinds are shown as they are. */
 static void judge(enum kind kind)
 {
@@ -557,7 +566,7 @@ static void judge(enum kind kind)
 	if (results[kind].missing[0])
 		return;
 	expect(kind, TAKEN, "kB copied", row[TAKEN].copied_kb, 0);
-	expect(kind, TAKEN, "page faults", row[TAKEN].faults, slots);
+	expect_faults(kind, TAKEN, slots);
 	expect(kind, TAKEN, "owner's superpages", row[TAKEN].owner_kb, kb);
 	expect(kind, TAKEN, "image's superpages", row[TAKEN].image_kb, kb);
 	expect(kind, ONE_BYTE, "kB copied", row[ONE_BYTE].copied_kb, 4 * slots);
@@ -565,7 +574,9 @@ static void judge(enum kind kind)
 	       row[ONE_BYTE].stats.cow_copied, slots);
 	expect(kind, ONE_BYTE, "demotions by copy on write",
 	       row[ONE_BYTE].stats.demotions_cow, slots);
-	expect(kind, ONE_BYTE, "page faults", row[ONE_BYTE].faults, slots);
+	expect_faults(kind, ONE_BYTE, slots);
+	expect_faults(kind, ALL, len / SPM_PAGE);
+	expect_faults(kind, UNUSED, slots);
 	expect(kind, ONE_BYTE, "image's superpages", row[ONE_BYTE].image_kb, kb);
 	expect(kind, ALONE, "pages counted as copied",
 	       row[ALONE].stats.cow_copied, 0);

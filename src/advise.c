@@ -10,6 +10,7 @@
 #include <linux/sched/signal.h>
 
 #include "advise.h"
+#include "cow.h"
 #include "fault.h"
 
 /**

@@ -7,6 +7,8 @@
 #include <linux/slab.h>
 #include <kunit/visibility.h>
 
+#include "collapse.h"
+#include "freeze.h"
 #include "map.h"
 
 static unsigned long spm_vma_base(const struct vm_area_struct *vma)

@@ -8,7 +8,6 @@
 
 #include <linux/refcount.h>
 
-#include "cow.h"
 #include "pmap.h"
 #include "region.h"
 

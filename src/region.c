@@ -11,7 +11,9 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
+#include "collapse.h"
 #include "cow.h"
+#include "freeze.h"
 #include "region.h"
 
 /* "sprp", shown by statfs to whoever gets hold of such an inode. */

@@ -150,7 +150,8 @@ static int open_node(const char *path)
 
 /*
  * Any descriptor can tell the counters of all regions.  One of a persistent
- * region is better: opening @NODE makes a region, and *@own is then 1.
+ * region is better: opening @NODE makes a region with its object, and *@own is
+ * then 1.
  */
 static int open_any_node(const char **path, uint64_t *own)
 {
@@ -191,10 +192,12 @@ static int read_stats(const struct options *opt, struct spm_stats *st)
 	if (!opt->region)
 		st->flags = SPM_STATS_GLOBAL;
 	ret = ioctl(fd, SPM_IOC_STATS, st);
-	if (ret)
+	if (ret) {
 		explain(path, errno);
-	else
+	} else {
 		st->regions -= own;
+		st->objects -= own;
+	}
 	close(fd);
 	return ret;
 }

@@ -14,7 +14,9 @@ read_directives()
 	done
 	test_timeout=120
 	case $1 in
-	boot_clean|kmemleak|kunit)	return ;;
+	boot_clean|kmemleak)	return ;;
+	kunit)	test_timeout=500
+		return ;;
 	trace)	test_module=self test_needs=trace test_timeout=900 test_kernels=7.3,7.2
 		return ;;
 	demo)	test_module=self test_timeout=300

@@ -44,7 +44,8 @@ if [ -e /spm/bpftrace/script.bt ]; then
 	wait $pid
 	echo
 	echo "bpftrace says:"
-	cat /tmp/trace
+	# a line that begins with "@" would be taken for one of the harness
+	sed 's/^@/ @/' /tmp/trace
 else
 	chroot $root sh /spm/bpftrace/compare.sh
 	status=$?
