@@ -141,7 +141,7 @@ static void demote_once(struct kunit *test)
  * merged again all the time.
  */
 #define FREEZES 60
-#define SECONDS 6
+#define SECONDS 4
 
 /**
  * struct beside - what the threads share
@@ -308,7 +308,7 @@ static void freezes_beside_faults(struct kunit *test)
 static struct kunit_case race_cases[] = {
 	KUNIT_CASE_SLOW(complete_once),
 	KUNIT_CASE_SLOW(demote_once),
-	KUNIT_CASE(freezes_beside_faults),
+	KUNIT_CASE_SLOW(freezes_beside_faults),
 	{}
 };
 
