@@ -15,7 +15,7 @@
 #include "family.h"
 
 #define ROUNDS 100
-#define SECONDS 8
+#define SECONDS 4
 #define SNAPPERS 2
 #define FORKERS 2
 
@@ -319,7 +319,7 @@ static void last_two_go_together(struct kunit *test)
 	unsigned int n, i;
 	int err;
 
-	for (n = 0; n < 100; n++) {
+	for (n = 0; n < 50; n++) {
 		struct spm_test_image *r, *s;
 		struct task_struct *tasks[2];
 		struct leavers l = { };
@@ -347,8 +347,8 @@ static void last_two_go_together(struct kunit *test)
 }
 
 static struct kunit_case cow_race_cases[] = {
-	KUNIT_CASE(snapshots_and_forks_beside_stores),
-	KUNIT_CASE(last_two_go_together),
+	KUNIT_CASE_SLOW(snapshots_and_forks_beside_stores),
+	KUNIT_CASE_SLOW(last_two_go_together),
 	{}
 };
 

@@ -621,6 +621,36 @@ static void discard_of_nothing(struct kunit *test)
 	EXPECT_FAMILY(test);
 }
 
+/* What goes back to the system is what the object itself had. */
+static void discards_count_own_pages(struct kunit *test)
+{
+	struct spm_test_image *r = spm_test_family_region(test), *s, *p;
+	const struct spm_counters *c = r->base->counters;
+
+	set_pages(test, r, 0, 0, NPAGES);
+	s = snapshot(test, r);
+	discard(test, r, 0, FULL);
+	EXPECT_STAT(test, c, discarded, 0);
+	EXPECT_STAT(test, c, pages, NPAGES);
+	set_pages(test, r, 0, 0, 3);
+	p = spm_test_private(test, r);
+	set_pages(test, p, 0, 2, 6);
+	EXPECT_STAT(test, c, pages, NPAGES + 3 + 4);
+	discard(test, r, 1, FULL);
+	EXPECT_STAT(test, c, discarded, 2);
+	/* Page 0 of the region; 2, 255, 256 and 300 of the private mapping. */
+	spm_test_truncate(test, r, 256);
+	EXPECT_STAT(test, c, discarded, 2 + 2);
+	spm_test_truncate(test, r, 0);
+	EXPECT_STAT(test, c, discarded, 2 + 2 + 3);
+	EXPECT_STAT(test, c, pages, NPAGES);
+	EXPECT_FAMILY(test);
+	spm_test_put(p);
+	spm_test_put(r);
+	EXPECT_FAMILY(test);
+	EXPECT_STAT(test, s->base->counters, pages, NPAGES);
+}
+
 /* truncate */
 
 static void truncate_keeps_snapshots(struct kunit *test)
@@ -929,7 +959,7 @@ static struct kunit_case cow_cases[] = {
 	KUNIT_CASE(hidden_pages_are_frozen),
 	KUNIT_CASE(too_many_snapshots),
 	KUNIT_CASE(fork_copies_at_the_bound),
-	KUNIT_CASE(fork_at_the_bound_without_memory),
+	KUNIT_CASE_SLOW(fork_at_the_bound_without_memory),
 	KUNIT_CASE(pinned_memory_stays),
 	KUNIT_CASE(early_copies_keep_dirty_bits),
 	KUNIT_CASE(pinned_without_memory),
@@ -939,6 +969,7 @@ static struct kunit_case cow_cases[] = {
 	KUNIT_CASE(discard_hides_what_others_keep),
 	KUNIT_CASE(discard_of_every_range),
 	KUNIT_CASE(discard_of_nothing),
+	KUNIT_CASE(discards_count_own_pages),
 	KUNIT_CASE(truncate_keeps_snapshots),
 	KUNIT_CASE(the_end_is_inherited),
 	KUNIT_CASE(copying_a_slot_takes_what_shows),

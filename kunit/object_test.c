@@ -472,7 +472,7 @@ static struct kunit_case object_cases[] = {
 	KUNIT_CASE(destroy_frees_everything),
 	KUNIT_CASE_SLOW(one_slot_for_all),
 	KUNIT_CASE(one_reservation_for_all),
-	KUNIT_CASE(one_lock_for_the_family),
+	KUNIT_CASE_SLOW(one_lock_for_the_family),
 	KUNIT_CASE(the_killed_do_not_wait),
 	{}
 };
