@@ -534,7 +534,7 @@ static unsigned int seconds(void)
 	const char *s = getenv("SPM_MODEL_SECONDS");
 
 	/* Ten minutes on all kernels together. */
-	return s ? atoi(s) : spm_slow_kernel() ? 480 : 60;
+	return s ? atoi(s) : spm_slow_kernel() ? 240 : 180;
 }
 
 /* Scripts that failed once. */
