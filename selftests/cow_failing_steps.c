@@ -500,7 +500,7 @@ static unsigned int try_steps(struct __test_metadata *_metadata,
 	if (steps <= module + 3)
 		return steps;
 	stride = steps > 100 ? steps / 16 : 1;
-	for (n = steps; n && spm_now() - t < LIMIT; tried++) {
+	for (n = steps; n && spm_now() - t < (module ? 1 : 2) * LIMIT; tried++) {
 		try_nth(_metadata, op, nth, n);
 		n -= n > stride ? stride : n;
 	}
