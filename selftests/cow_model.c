@@ -25,7 +25,6 @@
  */
 #include <sys/prctl.h>
 
-#include "spm_fail.h"
 #include "spm_model_ops.h"
 
 #define TIMEOUT		850
@@ -240,7 +239,7 @@ static const struct {
 	{ OP_WRITE, 40 }, { OP_REMOTE, 3 }, { OP_FORK, 9 }, { OP_EXIT, 6 },
 	{ OP_DISCARD, 4 }, { OP_FILL, 1 }, { OP_ADVISE, 18 }, { OP_SIZE, 2 },
 	{ OP_UNMAP, 5 }, { OP_PROTECT, 5 }, { OP_MOVE, 4 }, { OP_MADVISE, 5 },
-	{ OP_READ, 8 }, { OP_CHECK, 14 }, { OP_VERIFY, 2 },
+	{ OP_READ, 8 }, { OP_CHECK, 14 }, { OP_VERIFY, 2 }, { OP_FAIL, 3 },
 };
 
 static enum op_kind some_kind(void)
@@ -324,6 +323,9 @@ static bool make_op(struct op *op, uint32_t mark)
 		return true;
 	case OP_EXIT:
 		F(op, 'x') = rnd(2);
+		return true;
+	case OP_FAIL:
+		F(op, 'n') = 1 + rnd(12);
 		return true;
 	case OP_CHECK:
 	case OP_VERIFY:
@@ -534,7 +536,7 @@ static unsigned int seconds(void)
 	const char *s = getenv("SPM_MODEL_SECONDS");
 
 	/* Ten minutes on all kernels together. */
-	return s ? atoi(s) : spm_slow_kernel() ? 480 : 60;
+	return s ? atoi(s) : spm_slow_kernel() ? 240 : 180;
 }
 
 /* Scripts that failed once. */

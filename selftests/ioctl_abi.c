@@ -86,15 +86,21 @@ static void command(struct command *c, int i, char *map)
 		c->min = c->size;
 }
 
-static int call(int fd, struct command *c)
+/* 0 or -errno; a new descriptor is closed. */
+static int call_at(int fd, unsigned long nr, void *arg)
 {
-	int ret = ioctl(fd, c->nr, c->bytes);
+	int ret = ioctl(fd, nr, arg);
 
 	if (ret < 0)
 		return -errno;
-	if (c->nr != SPM_IOC_SNAPSHOT)
+	if (nr != SPM_IOC_SNAPSHOT)
 		return ret;
 	return close(ret) ? -errno : 0;
+}
+
+static int call(int fd, struct command *c)
+{
+	return call_at(fd, c->nr, c->bytes);
 }
 
 TEST_F(spm, argument_size)
@@ -389,7 +395,7 @@ TEST_F(spm, arguments_inside_the_region)
 			off -= local.size / 2 & ~7UL;
 			c = (void *)(other + off);
 			memcpy(c, local.bytes, local.size);
-			ASSERT_EQ(0, ioctl(fd, local.nr, c)) {
+			ASSERT_EQ(0, call_at(fd, local.nr, c)) {
 				TH_LOG("%s", local.name);
 			}
 		}

@@ -10,6 +10,7 @@
 #ifndef SPM_MODEL_H
 #define SPM_MODEL_H
 
+#include "spm_fail.h"
 #include "spm_sync.h"
 
 #include <poll.h>
@@ -48,6 +49,7 @@
 	X(MOVE, "move", "pvnt", "to t")					\
 	X(MADVISE, "madvise", "pvnx", "x advice")			\
 	X(READ, "read", "pvn", "and compare")				\
+	X(FAIL, "fail", "pn", "no memory at step n of the next store")	\
 	X(CHECK, "check", "", "hot pages, everybody")			\
 	X(VERIFY, "verify", "", "books against page tables")
 
@@ -219,11 +221,18 @@ static void walk_pages(void *arg)
 	}
 }
 
+static unsigned int fail_at;		/* of this worker */
+
 static void work_pages(struct channel *ch)
 {
 	struct walk w = { .ch = ch };
-	int sig;
+	int sig, fd = -1;
 
+	if (fail_at && ch->op.kind == OP_WRITE) {
+		fd = spm_fail_open();
+		spm_fail_nth(fd, fail_at);
+		fail_at = 0;
+	}
 	while (w.i < ch->n) {
 		sig = spm_try(walk_pages, &w);
 		if (!sig)
@@ -231,6 +240,11 @@ static void work_pages(struct channel *ch)
 		ch->seen[w.i].sig = sig;
 		w.i++;
 	}
+	if (fd < 0)
+		return;
+	/* A fault that finds no memory is repeated: nothing to be seen. */
+	spm_fail_left(fd);
+	close(fd);
 }
 
 /* Nothing else may come to lie where something was unmapped. */
@@ -330,6 +344,9 @@ static int work(struct channel *ch)
 	case OP_READ:
 	case OP_WRITE:
 		work_pages(ch);
+		return 0;
+	case OP_FAIL:
+		fail_at = F(op, 'n');
 		return 0;
 	case OP_FORK:
 		return work_fork(op);

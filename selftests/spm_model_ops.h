@@ -405,6 +405,11 @@ static enum verdict do_read(const struct op *op, unsigned int p)
 	return compare_list(p);
 }
 
+static enum verdict do_fail(const struct op *op, unsigned int p)
+{
+	return spm_fail_available() ? tell_want(op, 0) : SKIPPED;
+}
+
 static void set(const char *name, uint32_t i, const char *const *values)
 {
 	if (spm_param_set(name, values[i]))
@@ -454,6 +459,7 @@ static enum verdict (* const doing[])(const struct op *op, unsigned int p) = {
 	[OP_MOVE] = do_move,
 	[OP_MADVISE] = do_madvise,
 	[OP_READ] = do_read,
+	[OP_FAIL] = do_fail,
 };
 
 /* An operation that has no meaning here is skipped: others were left out. */
