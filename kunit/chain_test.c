@@ -13,7 +13,7 @@
 #define SLOTS	3
 #define FULL	SPM_SLOT_PAGES
 #define PAGES	(SLOTS * FULL)
-#define CHAINS	40
+#define CHAINS	25
 
 /**
  * struct level - an object of a chain, in plain arrays

@@ -509,6 +509,48 @@ static void zeros_come_from_the_region(struct kunit *test)
 	EXPECT_FAMILY(test);
 }
 
+/*
+ * Several VMAs of a process may show one object; so do those of its child, by
+ * one object of its own, with as many users.
+ */
+static void one_object_for_all_vmas_of_a_child(struct kunit *test)
+{
+	struct spm_test_image *r = spm_test_family_region(test), *p, *q, *c;
+	const struct mm_struct *child = (void *)&r, *other = (void *)&p;
+	struct spm_object *side;
+	unsigned int stored;
+
+	p = spm_test_private(test, r);
+	q = spm_test_private(test, r);
+	for (stored = 0; stored < 2; stored++) {
+		if (stored)
+			set_pages(test, p, 0, 0, 2);
+		KUNIT_EXPECT_NULL(test, spm_cow_forked(p->obj, child));
+		side = spm_test_base_object(p->base, p->obj->family, child);
+		KUNIT_ASSERT_NOT_NULL(test, side);
+		side->forked = p->obj;
+		KUNIT_EXPECT_EQ(test, spm_cow_shadow(p->obj, side,
+						     SPM_FREEZE_FORK), 0);
+		KUNIT_EXPECT_NULL(test, spm_cow_forked(p->obj, other));
+		KUNIT_EXPECT_NULL(test, spm_cow_forked(q->obj, child));
+		KUNIT_EXPECT_PTR_EQ(test, spm_cow_forked(p->obj, child), side);
+		KUNIT_EXPECT_EQ(test, side->users, 2);
+		/* The child may move one of them, and unmap both. */
+		spm_object_use(side);
+		KUNIT_EXPECT_EQ(test, side->users, 3);
+		spm_object_put(side);
+		spm_object_put(side);
+		EXPECT_STAT(test, r->base->counters, objects, 4 + stored);
+		spm_object_put(side);
+		EXPECT_STAT(test, r->base->counters, objects, 3);
+		EXPECT_FAMILY(test);
+	}
+	/* Somebody else's child in between does no harm. */
+	c = fork_of(test, p);
+	set_pages(test, c, 0, 1, 3);
+	EXPECT_FAMILY(test);
+}
+
 /* discard */
 
 static void discard_hides_what_others_keep(struct kunit *test)
@@ -893,6 +935,7 @@ static struct kunit_case cow_cases[] = {
 	KUNIT_CASE(pinned_without_memory),
 	KUNIT_CASE(private_sees_what_it_has_not_copied),
 	KUNIT_CASE(zeros_come_from_the_region),
+	KUNIT_CASE(one_object_for_all_vmas_of_a_child),
 	KUNIT_CASE(discard_hides_what_others_keep),
 	KUNIT_CASE(discard_of_every_range),
 	KUNIT_CASE(discard_of_nothing),

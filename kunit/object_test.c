@@ -7,6 +7,7 @@
 #include <linux/fs.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 
 #include "support.h"
 
@@ -230,6 +231,7 @@ static void destroy_frees_everything(struct kunit *test)
 
 struct race {
 	struct spm_object *obj;
+	struct spm_object **relatives;
 	atomic_t arrived;
 	struct spm_slot *found[RACERS][ROUNDS];
 	int err;
@@ -282,7 +284,8 @@ static int race_for_pages(void *arg)
 	return spm_test_thread_end();
 }
 
-static struct race *run_race(struct kunit *test, int (*fn)(void *))
+static struct race *run_race_of(struct kunit *test, int (*fn)(void *),
+				struct spm_object **relatives)
 {
 	struct race *race = kunit_kzalloc(test, sizeof(*race), GFP_KERNEL);
 	struct task_struct *tasks[RACERS];
@@ -291,6 +294,7 @@ static struct race *run_race(struct kunit *test, int (*fn)(void *))
 
 	KUNIT_ASSERT_NOT_NULL(test, race);
 	race->obj = object(test);
+	race->relatives = relatives;
 	for (n = 0; n < RACERS; n++) {
 		racers[n].race = race;
 		racers[n].id = n;
@@ -308,6 +312,11 @@ static struct race *run_race(struct kunit *test, int (*fn)(void *))
 		kthread_stop(tasks[i]);
 	KUNIT_ASSERT_EQ(test, n, RACERS);
 	return race;
+}
+
+static struct race *run_race(struct kunit *test, int (*fn)(void *))
+{
+	return run_race_of(test, fn, NULL);
 }
 
 static void one_slot_for_all(struct kunit *test)
@@ -344,6 +353,115 @@ static void one_reservation_for_all(struct kunit *test)
 	depopulate(slot, 0, SPM_SLOT_PAGES);
 }
 
+/* One lock for an index, whoever of the family makes it first; not two. */
+static int race_for_locks(void *arg)
+{
+	struct racer *me = arg;
+	unsigned int n;
+
+	for (n = 0; n < ROUNDS; n++) {
+		in_step(me->race, n);
+		me->race->found[me->id][n] =
+			spm_object_slot(me->race->relatives[me->id], n, 0);
+	}
+	return spm_test_thread_end();
+}
+
+static void one_lock_for_the_family(struct kunit *test)
+{
+	struct spm_test_object *t = test->priv;
+	struct spm_object *obj[RACERS];
+	struct race *race;
+	unsigned int i, n;
+
+	for (i = 0; i < RACERS; i++) {
+		obj[i] = spm_test_base_object(&t->base, t->obj->family, NULL);
+		KUNIT_ASSERT_NOT_NULL(test, obj[i]);
+	}
+	race = run_race_of(test, race_for_locks, obj);
+	for (n = 0; n < ROUNDS; n++) {
+		struct mutex *lock = spm_object_find_lock(t->obj, n);
+
+		KUNIT_EXPECT_NOT_NULL(test, lock);
+		/* Of an object that is not concerned. */
+		KUNIT_EXPECT_NULL(test, spm_object_find_slot(t->obj, n));
+		for (i = 0; i < RACERS; i++) {
+			KUNIT_EXPECT_NOT_NULL(test, race->found[i][n]);
+			if (race->found[i][n])
+				KUNIT_EXPECT_PTR_EQ(test,
+						    race->found[i][n]->lock,
+						    lock);
+		}
+		if (n)
+			KUNIT_EXPECT_PTR_NE(test, lock,
+					    spm_object_find_lock(t->obj, n - 1));
+	}
+	KUNIT_EXPECT_NULL(test, spm_object_find_lock(t->obj, ROUNDS));
+	for (i = 0; i < RACERS; i++)
+		spm_object_put(obj[i]);
+}
+
+/* Who is killed need not wait for the lock, nor for a freeze. */
+struct victim {
+	struct spm_object *obj;
+	struct spm_slot *slot;
+	bool begun;
+	int err;
+};
+
+static int lock_until_killed(void *arg)
+{
+	struct victim *v = arg;
+
+	allow_signal(SIGKILL);
+	WRITE_ONCE(v->begun, true);
+	v->err = spm_slot_lock_write(v->obj, v->slot);
+	if (!v->err)
+		mutex_unlock(v->slot->lock);
+	flush_signals(current);
+	return spm_test_thread_end();
+}
+
+static int kill_waiter(struct spm_object *obj, struct spm_slot *slot)
+{
+	struct victim v = { .obj = obj, .slot = slot, .err = 1 };
+	struct task_struct *task;
+	unsigned int n;
+
+	task = kthread_run(lock_until_killed, &v, "spm_victim");
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	while (!READ_ONCE(v.begun))
+		schedule_timeout_uninterruptible(1);
+	schedule_timeout_uninterruptible(3);
+	if (READ_ONCE(v.err) == 1)
+		send_sig(SIGKILL, task, 1);
+	for (n = 0; n < 2000 && READ_ONCE(v.err) == 1; n++)
+		schedule_timeout_uninterruptible(1);
+	/* Who still waits, for ever, is woken by what the case does next. */
+	kthread_stop(task);
+	return v.err;
+}
+
+static void the_killed_do_not_wait(struct kunit *test)
+{
+	struct spm_object *obj = object(test);
+	struct spm_slot *slot = make_slot(test, 0);
+	int err;
+
+	mutex_lock(slot->lock);
+	err = kill_waiter(obj, slot);
+	mutex_unlock(slot->lock);
+	KUNIT_EXPECT_EQ(test, err, -EINTR);
+	WRITE_ONCE(obj->freezing, true);
+	err = kill_waiter(obj, slot);
+	WRITE_ONCE(obj->freezing, false);
+	KUNIT_EXPECT_EQ(test, err, -EINTR);
+	KUNIT_EXPECT_FALSE(test, mutex_is_locked(slot->lock));
+	KUNIT_EXPECT_EQ(test, spm_slot_lock_write(obj, slot), 0);
+	mutex_unlock(slot->lock);
+}
+
 static struct kunit_case object_cases[] = {
 	KUNIT_CASE(slots_are_found),
 	KUNIT_CASE(reserved_once),
@@ -354,6 +472,8 @@ static struct kunit_case object_cases[] = {
 	KUNIT_CASE(destroy_frees_everything),
 	KUNIT_CASE_SLOW(one_slot_for_all),
 	KUNIT_CASE(one_reservation_for_all),
+	KUNIT_CASE(one_lock_for_the_family),
+	KUNIT_CASE(the_killed_do_not_wait),
 	{}
 };
 

@@ -264,6 +264,137 @@ static void advice_minds_the_owner(struct kunit *test)
 	spm_test_mm_finish(test);
 }
 
+/* how much is copied */
+
+/* What a store to one page costs, and what it gets. */
+static void cow_size_of_a_slot(struct kunit *test)
+{
+	const struct spm_counters *c = spm_test_counters(test);
+	unsigned long a = spm_test_map(test, 1, SPM_TEST_RW);
+	unsigned long p = spm_test_map_private(test, 1);
+
+	spm_test_write(test, a, 0, FULL);
+	spm_test_read(test, p, 0, 1);
+	WRITE_ONCE(spm_tunables.cow_size, SPM_COW_2M);
+	faults(test);
+	spm_test_write(test, p, 300, 301);
+	KUNIT_EXPECT_EQ(test, faults(test), 1);
+	EXPECT_STAT(test, c, cow_copied, FULL);
+	EXPECT_STAT(test, c, cow_faults, 1);
+	EXPECT_STAT(test, c, demotions, 0);
+	EXPECT_SLOT(test, p, SPM_PMD_2M_RW, FULL, FULL);
+	spm_test_check_data(test, p, 0, FULL);
+	EXPECT_SLOT(test, a, SPM_PMD_2M_RW, FULL, FULL);
+	spm_test_mm_finish(test);
+}
+
+/* Pages that nobody holds are not copied, and stay zeros. */
+static void cow_size_of_a_slot_with_holes(struct kunit *test)
+{
+	const struct spm_counters *c = spm_test_counters(test);
+	unsigned long a = spm_test_map(test, 1, SPM_TEST_RW);
+	unsigned long p = spm_test_map_private(test, 1);
+	unsigned int i, wrong = 0;
+
+	spm_test_write(test, a, 100, 200);
+	WRITE_ONCE(spm_tunables.cow_size, SPM_COW_2M);
+	spm_test_write(test, p, 150, 151);
+	EXPECT_STAT(test, c, cow_copied, 100);
+	spm_test_check_data(test, p, 100, 200);
+	for (i = 0; i < FULL; i++)
+		if (i < 100 || i >= 200)
+			wrong += spm_test_load(p, i) != 0;
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+	/* They are its own now: what is stored there later is not seen. */
+	spm_test_write(test, a, 0, 3);
+	KUNIT_EXPECT_EQ(test, spm_test_load(p, 2), 0);
+	spm_test_mm_finish(test);
+}
+
+/* Stores one after the other: the rest at once as soon as that is plain. */
+static void cow_size_auto_follows_a_sequence(struct kunit *test)
+{
+	const struct spm_counters *c = spm_test_counters(test);
+	unsigned long a = spm_test_map(test, 2, SPM_TEST_RW);
+	unsigned long p = spm_test_map_private(test, 2);
+	unsigned int i;
+
+	spm_test_write(test, a, 0, 2 * FULL);
+	WRITE_ONCE(spm_tunables.cow_size, SPM_COW_AUTO);
+	spm_test_write(test, p, 10, 10 + SPM_COW_RUN);
+	EXPECT_STAT(test, c, cow_copied, SPM_COW_RUN);
+	spm_test_write(test, p, 10 + SPM_COW_RUN, 11 + SPM_COW_RUN);
+	EXPECT_STAT(test, c, cow_copied, FULL);
+	EXPECT_SLOT(test, p, SPM_PMD_2M_RW, FULL, FULL);
+	/* No two neighbours: when half of it is there. */
+	for (i = FULL; i < 2 * FULL; i += 2)
+		spm_test_write(test, p, i, i + 1);
+	EXPECT_STAT(test, c, cow_copied, FULL + FULL / 2);
+	spm_test_write(test, p, FULL + LAST, 2 * FULL);
+	EXPECT_STAT(test, c, cow_copied, 2 * FULL);
+	spm_test_check_data(test, p, 0, 2 * FULL);
+	spm_test_mm_finish(test);
+}
+
+/* when it fails */
+
+static vm_fault_t no_table_once(const struct spm_place *pl, unsigned int i,
+				struct page *page, bool write)
+{
+	kunit_deactivate_static_stub(kunit_get_current_test(),
+				     spm_pt_insert_4k);
+	return VM_FAULT_OOM;
+}
+
+/* The demotion is aborted; the store goes on all the same. */
+static void abort_of_cow_demotion_goes_on(struct kunit *test)
+{
+	const struct spm_counters *c = spm_test_counters(test);
+	unsigned long a = spm_test_map(test, 1, SPM_TEST_RW);
+	unsigned long p = spm_test_map_private(test, 1);
+
+	spm_test_write(test, a, 0, FULL);
+	spm_test_read(test, p, 0, 1);
+	EXPECT_SLOT(test, p, SPM_PMD_2M_RO, FULL, 0);
+	kunit_activate_static_stub(test, spm_pt_insert_4k, no_table_once);
+	spm_test_write(test, p, 8, 9);
+	EXPECT_SLOT(test, p, SPM_PMD_TABLE, 1, 1);
+	EXPECT_STAT(test, c, demote_aborts, 1);
+	EXPECT_STAT(test, c, demotions, 0);
+	spm_test_check_data(test, p, 0, FULL);
+	EXPECT_SLOT(test, p, SPM_PMD_TABLE, FULL, 1);
+	spm_test_mm_finish(test);
+}
+
+/* No memory for the copy: as if the store had not been. */
+static void store_without_memory_leaves_entries(struct kunit *test)
+{
+	const struct spm_counters *c = spm_test_counters(test);
+	unsigned long a = spm_test_map(test, 1, SPM_TEST_RW);
+	unsigned long p = spm_test_map_private(test, 1);
+
+	spm_test_write(test, a, 0, FULL);
+	spm_test_read(test, p, 0, 1);
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_page);
+	KUNIT_EXPECT_EQ(test, spm_test_store(p, 8), -EFAULT);
+	EXPECT_SLOT(test, p, SPM_PMD_2M_RO, FULL, 0);
+	EXPECT_STAT(test, c, pages, FULL);
+	EXPECT_STAT(test, c, cow_copied, 0);
+	EXPECT_STAT(test, c, demotions, 0);
+	/* The whole slot, and there is memory for one page only. */
+	WRITE_ONCE(spm_tunables.cow_size, SPM_COW_2M);
+	kunit_deactivate_static_stub(test, spm_folio_alloc);
+	spm_test_folios = 1;
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_folios_left);
+	spm_test_write(test, p, 8, 9);
+	kunit_deactivate_static_stub(test, spm_folio_alloc);
+	EXPECT_STAT(test, c, cow_copied, 1);
+	EXPECT_STAT(test, c, pages, FULL + 1);
+	spm_test_check_data(test, p, 0, FULL);
+	spm_test_check_data(test, a, 0, FULL);
+	spm_test_mm_finish(test);
+}
+
 /* remove write */
 
 static void remove_write_4k(struct kunit *test)
@@ -516,6 +647,11 @@ static struct kunit_case protect_cases[] = {
 	KUNIT_CASE(own_superpage_is_writable),
 	KUNIT_CASE(entering_refuses_what_is_not_owned),
 	KUNIT_CASE(advice_minds_the_owner),
+	KUNIT_CASE(cow_size_of_a_slot),
+	KUNIT_CASE(cow_size_of_a_slot_with_holes),
+	KUNIT_CASE(cow_size_auto_follows_a_sequence),
+	KUNIT_CASE(abort_of_cow_demotion_goes_on),
+	KUNIT_CASE(store_without_memory_leaves_entries),
 	KUNIT_CASE(remove_write_4k),
 	KUNIT_CASE(remove_write_2m),
 	KUNIT_CASE(remove_write_at_all_sizes_at_once),

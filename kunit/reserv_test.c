@@ -6,6 +6,7 @@
  * away from them.
  */
 #include <kunit/static_stub.h>
+#include <linux/highmem.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
 
@@ -517,6 +518,238 @@ static void loose_without_memory(struct kunit *test)
 	spm_reserv_free(rv);
 }
 
+/* Copies, and changes of owner. */
+
+/* Bytes that are the same in no two places of a page near each other. */
+static void fill_pattern(struct page *page)
+{
+	u8 *p = kmap_local_page(page);
+	unsigned int i;
+
+	for (i = 0; i < PAGE_SIZE; i++)
+		p[i] = i % 251;
+	kunmap_local(p);
+}
+
+static bool same_bytes(struct page *a, struct page *b)
+{
+	void *p = kmap_local_page(a), *q = kmap_local_page(b);
+	bool same = !memcmp(p, q, PAGE_SIZE);
+
+	kunmap_local(q);
+	kunmap_local(p);
+	return same;
+}
+
+static struct spm_reserv *alloc_loose(struct kunit *test, pgoff_t index)
+{
+	struct spm_reserv *rv;
+
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_block);
+	rv = alloc(test, index);
+	kunit_deactivate_static_stub(test, spm_folio_alloc);
+	KUNIT_ASSERT_TRUE(test, spm_reserv_loose(rv));
+	return rv;
+}
+
+static void copy_into(struct kunit *test, struct spm_reserv *rv)
+{
+	struct page *from = alloc_page(GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, from);
+	fill_pattern(from);
+	KUNIT_EXPECT_EQ(test, spm_reserv_copy(rv, LAST, from, NULL, 0,
+					      SPM_POPULATE_COW), 0);
+	expect_state(test, rv, 1);
+	KUNIT_EXPECT_FALSE(test, spm_reserv_dirty(rv, LAST));
+	KUNIT_EXPECT_TRUE(test, same_bytes(from, spm_reserv_page(rv, LAST)));
+	EXPECT_STAT(test, counters(test), populated, 1);
+	EXPECT_STAT(test, counters(test), zeroed, 0);
+	/* Over a page that is there: refused. */
+	spm_test_page_fill(from, 0x33);
+	kunit_warning_suppress(test) {
+		KUNIT_EXPECT_EQ(test, spm_reserv_copy(rv, LAST, from, NULL, 0,
+						      SPM_POPULATE_COW),
+				-EEXIST);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_FALSE(test, same_bytes(from, spm_reserv_page(rv, LAST)));
+	__free_page(from);
+	/* Zeros again when it comes back. */
+	spm_reserv_depopulate(rv, LAST);
+	populate(test, rv, LAST);
+	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, LAST), 0));
+	spm_reserv_depopulate(rv, LAST);
+	expect_state(test, rv, 0);
+	spm_reserv_free(rv);
+}
+
+static void copy_into_block(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 3);
+
+	bitmap_fill(rv->stale, SPM_SLOT_PAGES);
+	copy_into(test, rv);
+}
+
+static void copy_into_single_pages(struct kunit *test)
+{
+	copy_into(test, alloc_loose(test, 3));
+}
+
+static void copy_without_memory(struct kunit *test)
+{
+	struct page *from = alloc_page(GFP_KERNEL);
+	struct spm_reserv *rv;
+
+	KUNIT_ASSERT_NOT_NULL(test, from);
+	rv = alloc_loose(test, 0);
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_page);
+	KUNIT_EXPECT_EQ(test, spm_reserv_copy(rv, 7, from, NULL, 0,
+					      SPM_POPULATE_COW), -ENOMEM);
+	expect_state(test, rv, 0);
+	spm_reserv_free(rv);
+	__free_page(from);
+}
+
+/* Two owners with books of their own; what moves is counted once. */
+static void move_single_page(struct kunit *test)
+{
+	struct spm_test_object *t = test->priv;
+	struct spm_test_base *heir;
+	struct spm_reserv *from = alloc_loose(test, 1), *to;
+	struct spm_object *obj;
+	struct page *page;
+	unsigned int i;
+
+	heir = kunit_kzalloc(test, sizeof(*heir), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, heir);
+	spm_test_base_init(test, heir, 4712);
+	obj = spm_test_base_object(heir, t->obj->family, NULL);
+	KUNIT_ASSERT_NOT_NULL(test, obj);
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_block);
+	to = spm_reserv_alloc(&obj->owner, 1, NULL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, to);
+	populate_range(test, from, 4, 7);
+	spm_reserv_set_dirty(from, 5);
+	page = spm_reserv_page(from, 5);
+	spm_reserv_move_page(to, from, 5);
+	expect_state(test, from, 2);
+	KUNIT_EXPECT_EQ(test, from->ndirty, 0);
+	KUNIT_EXPECT_PTR_EQ(test, spm_reserv_page(to, 5), page);
+	KUNIT_EXPECT_TRUE(test, spm_reserv_dirty(to, 5));
+	KUNIT_EXPECT_PTR_EQ(test, page_folio(page)->mapping,
+			    heir->inode.i_mapping);
+	KUNIT_EXPECT_EQ(test, page_folio(page)->index,
+			(1 << SPM_SLOT_SHIFT) + 5);
+	spm_reserv_move_page(to, from, 4);
+	spm_reserv_move_page(to, from, 6);
+	KUNIT_EXPECT_EQ(test, to->popcnt, 3);
+	KUNIT_EXPECT_EQ(test, to->ndirty, 1);
+	EXPECT_STAT(test, counters(test), pages, 0);
+	EXPECT_STAT(test, counters(test), loose, 0);
+	EXPECT_STAT(test, counters(test), dirty, 0);
+	EXPECT_STAT(test, heir->counters, pages, 3);
+	EXPECT_STAT(test, heir->counters, loose, 3);
+	EXPECT_STAT(test, heir->counters, dirty, 1);
+	spm_reserv_free(from);
+	for (i = 4; i < 7; i++)
+		spm_reserv_depopulate(to, i);
+	spm_reserv_free(to);
+	spm_object_put(obj);
+	spm_test_base_exit(test, heir);
+}
+
+/* All that the gauges of the one lose, those of the other gain. */
+static void give_to_another_owner(struct kunit *test)
+{
+	static const unsigned int popcnts[] = { 1, 100, SPM_SLOT_PAGES };
+	struct spm_test_object *t = test->priv;
+	struct spm_test_base *heir;
+	struct spm_object *obj;
+	struct spm_reserv *rv;
+	unsigned int i, loose;
+
+	heir = kunit_kzalloc(test, sizeof(*heir), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, heir);
+	spm_test_base_init(test, heir, 4712);
+	obj = spm_test_base_object(heir, t->obj->family, NULL);
+	KUNIT_ASSERT_NOT_NULL(test, obj);
+	for (i = 0; i < 2 * ARRAY_SIZE(popcnts); i++) {
+		unsigned int n = popcnts[i / 2];
+		int at;
+
+		loose = i % 2;
+		rv = loose ? alloc_loose(test, 9) : alloc_block(test, 9);
+		populate_range(test, rv, 0, n);
+		spm_reserv_set_dirty(rv, 0);
+		at = position(rv);
+		spm_reserv_give(rv, &obj->owner);
+		EXPECT_STAT(test, counters(test), pages, 0);
+		EXPECT_STAT(test, counters(test), dirty, 0);
+		EXPECT_STAT(test, counters(test), loose, 0);
+		EXPECT_STAT(test, counters(test), reserv_live, 0);
+		EXPECT_STAT(test, counters(test), reserv_empty, 0);
+		EXPECT_STAT(test, counters(test), reserv_fullpop, 0);
+		EXPECT_STAT(test, counters(test), reserv_partpopq, 0);
+		EXPECT_STAT(test, heir->counters, pages, n);
+		EXPECT_STAT(test, heir->counters, dirty, 1);
+		EXPECT_STAT(test, heir->counters, loose, loose ? n : 0);
+		/* It keeps its place in the queue. */
+		KUNIT_EXPECT_EQ(test, position(rv), at);
+		KUNIT_EXPECT_PTR_EQ(test,
+				    page_folio(spm_reserv_page(rv, 0))->mapping,
+				    heir->inode.i_mapping);
+		/* And back; then all is as it was. */
+		spm_reserv_give(rv, &t->obj->owner);
+		EXPECT_STAT(test, heir->counters, pages, 0);
+		EXPECT_STAT(test, heir->counters, dirty, 0);
+		EXPECT_STAT(test, heir->counters, loose, 0);
+		EXPECT_STAT(test, heir->counters, reserv_live, 0);
+		EXPECT_STAT(test, heir->counters, reserv_empty, 0);
+		EXPECT_STAT(test, heir->counters, reserv_fullpop, 0);
+		EXPECT_STAT(test, heir->counters, reserv_partpopq, 0);
+		expect_state(test, rv, n);
+		depopulate_range(rv, 0, n);
+		spm_reserv_free(rv);
+	}
+	spm_object_put(obj);
+	spm_test_base_exit(test, heir);
+}
+
+/* One count for a block, one each for single pages. */
+static void pins_are_seen(struct kunit *test)
+{
+	struct spm_reserv *rv = alloc_block(test, 0);
+	struct folio *folio = rv->folio;
+
+	populate(test, rv, 3);
+	KUNIT_EXPECT_FALSE(test, spm_reserv_pinned(rv));
+	/* A reference is none: the reverse map and others take them. */
+	folio_get(folio);
+	KUNIT_EXPECT_FALSE(test, spm_reserv_pinned(rv));
+	atomic_inc(&folio->_pincount);
+	KUNIT_EXPECT_TRUE(test, spm_reserv_pinned(rv));
+	atomic_dec(&folio->_pincount);
+	folio_put(folio);
+	spm_reserv_depopulate(rv, 3);
+	spm_reserv_free(rv);
+
+	rv = alloc_loose(test, 0);
+	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_block);
+	populate(test, rv, 0);
+	populate(test, rv, LAST);
+	KUNIT_EXPECT_FALSE(test, spm_reserv_pinned(rv));
+	folio = page_folio(spm_reserv_page(rv, LAST));
+	folio_ref_add(folio, GUP_PIN_COUNTING_BIAS);
+	KUNIT_EXPECT_TRUE(test, spm_reserv_pinned(rv));
+	folio_ref_sub(folio, GUP_PIN_COUNTING_BIAS);
+	KUNIT_EXPECT_FALSE(test, spm_reserv_pinned(rv));
+	spm_reserv_depopulate(rv, 0);
+	spm_reserv_depopulate(rv, LAST);
+	spm_reserv_free(rv);
+}
+
 static struct kunit_case reserv_cases[] = {
 	KUNIT_CASE(life_cycle),
 	KUNIT_CASE(both_ends),
@@ -533,6 +766,12 @@ static struct kunit_case reserv_cases[] = {
 	KUNIT_CASE(folio_identity),
 	KUNIT_CASE(loose_life_cycle),
 	KUNIT_CASE(loose_without_memory),
+	KUNIT_CASE(copy_into_block),
+	KUNIT_CASE(copy_into_single_pages),
+	KUNIT_CASE(copy_without_memory),
+	KUNIT_CASE(move_single_page),
+	KUNIT_CASE(give_to_another_owner),
+	KUNIT_CASE(pins_are_seen),
 	{}
 };
 

@@ -116,7 +116,7 @@ static void store_some(struct worker *w, struct level *l)
 	size_t page = next(&w->x) % PAGES, n = 1 + next(&w->x) % 4;
 	uint64_t value = next(&w->x) | 1ULL << 62;
 
-	if (next(&w->x) % 32 == 0)
+	if (next(&w->x) % 64 == 0)
 		n = 300;
 	for (; n && page < PAGES; n--, page++) {
 		store(l->map + page * SPM_PAGE, value);
@@ -167,14 +167,15 @@ static void step(struct worker *w)
 		store_some(w, l);
 		break;
 	case 8:
-		spm_advise(l->fd, l->map, LEN, 1 + next(&w->x) % 3);
+		spm_advise(l->fd, l->map + next(&w->x) % 2 * SPM_SLOT, SPM_SLOT,
+			   next(&w->x) % 4 ? SPM_ADV_DEMOTE : SPM_ADV_PROMOTE);
 		break;
 	case 9:
 		madvise(l->map + next(&w->x) % 2 * SPM_SLOT, SPM_SLOT,
 			MADV_DONTNEED);
 		break;
 	default:
-		check(l, &w->x, 16);
+		check(l, &w->x, 8);
 	}
 	++*done;
 }
@@ -186,7 +187,7 @@ static void *worker_thread(void *arg)
 	while (spm_now() < end)
 		step(w);
 	while (w->depth) {
-		check(&w->level[w->depth - 1], &w->x, PAGES);
+		check(&w->level[w->depth - 1], &w->x, PAGES / 4);
 		pop(w, next(&w->x) % w->depth);
 	}
 	return NULL;
@@ -229,7 +230,7 @@ TEST_F(spm, chains)
 	ASSERT_EQ(0, spm_advise(root, map, LEN, SPM_ADV_PROMOTE));
 	for (i = 0; i < PAGES; i++)
 		store(map + i * SPM_PAGE, i + 1);
-	end = spm_now() + (t ? atoi(t) : 25);
+	end = spm_now() + (t ? atoi(t) : 20);
 	for (i = 0; i < WORKERS; i++)
 		w[i].x = (seed + i) * 0x9e3779b97f4a7c15ULL | 1;
 	for (i = 0; i < WORKERS / 2; i++)

@@ -40,6 +40,43 @@ static inline void spm_fail_setup(void)
 		spm_fail_write(SPM_FAIL_COPY "verbose", "0");
 }
 
+/*
+ * Only steps with the module among their callers count, if @on; false if this
+ * kernel cannot tell.
+ */
+static inline bool spm_fail_module_only(bool on)
+{
+	static const char * const dirs[] = {
+		SPM_FAIL_SLAB, SPM_FAIL_PAGE, SPM_FAIL_COPY,
+	};
+	unsigned long start = 0, end = ~0UL, size;
+	char line[256], path[128], value[32];
+	unsigned int i;
+	FILE *f;
+
+	if (access(SPM_FAIL_SLAB "require-start", F_OK))
+		return false;
+	f = fopen("/proc/modules", "r");
+	while (on && f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "superpmap %lu %*s %*s %*s %lx", &size,
+			   &start) == 2)
+			end = start + size;
+	if (!f || (on && !start))
+		spm_die("/proc/modules");
+	fclose(f);
+	for (i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		snprintf(path, sizeof(path), "%srequire-start", dirs[i]);
+		if (access(path, F_OK))
+			continue;
+		snprintf(value, sizeof(value), "%#lx", start);
+		spm_fail_write(path, value);
+		snprintf(path, sizeof(path), "%srequire-end", dirs[i]);
+		snprintf(value, sizeof(value), "%#lx", end);
+		spm_fail_write(path, value);
+	}
+	return true;
+}
+
 /* A descriptor for the calling thread. */
 static inline int spm_fail_open(void)
 {

@@ -102,6 +102,8 @@ static vm_fault_t spm_fault_map_2m(struct spm_pmap *pm,
 static void spm_fault_prefault(struct spm_map *map, const struct spm_place *pl,
 			       unsigned int i)
 {
+	struct spm_slot *slot = spm_object_find_slot(map->object, pl->slot);
+	bool shadows = READ_ONCE(map->object->backing);
 	unsigned int window = READ_ONCE(spm_tunables.prefault_pages);
 	unsigned int n, end, mapped = 0;
 
@@ -110,11 +112,14 @@ static void spm_fault_prefault(struct spm_map *map, const struct spm_place *pl,
 		return;
 	spm_policy_prefault(i, window, pl->lo, pl->hi, &n, &end);
 	for (; n < end; n++) {
-		struct spm_reserv *rv;
+		struct spm_reserv *rv = NULL;
 
 		if (n == i)
 			continue;
-		rv = spm_object_page(map->object, pl->slot, n);
+		if (spm_slot_holds(slot, n))
+			rv = slot->reserv;
+		else if (shadows)
+			rv = spm_object_page(map->object, pl->slot, n);
 		if (!rv)
 			continue;
 		if (spm_pmap_enter_4k(&map->pmap, pl, rv, n) != VM_FAULT_NOPAGE)
@@ -355,6 +360,9 @@ static vm_fault_t spm_fault_slot(struct spm_map *map, struct spm_slot *slot,
 		return VM_FAULT_NOPAGE;
 	}
 	*did = SPM_DID_OOM;
+	if (spm_slot_holds(slot, i))
+		return spm_fault_map(map, &pl, slot->reserv, i, write, pmd,
+				     did);
 	rv = spm_object_page(map->object, slot->index, i);
 	if (!rv) {
 		if (spm_fault_zero(map, &pl, slot, i, write))

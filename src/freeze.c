@@ -340,6 +340,7 @@ struct spm_object *spm_cow_forked(struct spm_object *obj,
 	mutex_unlock(&obj->family->lock);
 	return side;
 }
+EXPORT_SYMBOL_IF_KUNIT(spm_cow_forked);
 
 /**
  * spm_object_use() - one more map of a private object
@@ -353,3 +354,4 @@ void spm_object_use(struct spm_object *obj)
 	WRITE_ONCE(obj->users, obj->users + 1);
 	mutex_unlock(&obj->family->lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(spm_object_use);

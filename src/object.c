@@ -323,11 +323,6 @@ int spm_slot_lock_write(struct spm_object *obj, struct spm_slot *slot)
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_slot_lock_write);
 
-static bool spm_slot_holds(const struct spm_slot *slot, unsigned int i)
-{
-	return slot && slot->reserv && spm_reserv_populated(slot->reserv, i);
-}
-
 /**
  * spm_object_page() - which reservation a page shows through from
  * @obj:	top of the chain
@@ -348,7 +343,7 @@ struct spm_reserv *spm_object_page(struct spm_object *obj, pgoff_t index,
 	while (obj) {
 		struct spm_slot *slot = spm_object_find_slot(obj, index);
 
-		if (spm_slot_holds(slot, i))
+		if (slot && spm_slot_holds(slot, i))
 			return slot->reserv;
 		if (slot && spm_slot_hides(slot, i))
 			return NULL;

@@ -156,6 +156,11 @@ int spm_slot_reserve(struct spm_object *obj, struct spm_slot *slot,
 void spm_slot_depopulate(struct spm_slot *slot, unsigned int first,
 			 unsigned int end);
 
+static inline bool spm_slot_holds(const struct spm_slot *slot, unsigned int i)
+{
+	return slot->reserv && spm_reserv_populated(slot->reserv, i);
+}
+
 static inline bool spm_slot_hides(const struct spm_slot *slot, unsigned int i)
 {
 	return slot->hidden && test_bit(i, slot->hidden);

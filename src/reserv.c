@@ -329,6 +329,8 @@ int spm_reserv_copy(struct spm_reserv *rv, unsigned int i, struct page *from,
 		    struct vm_area_struct *vma, unsigned long addr,
 		    enum spm_populate_cause cause)
 {
+	KUNIT_STATIC_STUB_REDIRECT(spm_reserv_copy, rv, i, from, vma, addr,
+				   cause);
 	if (WARN_ONCE(spm_reserv_populated(rv, i),
 		      "superpmap: slot %lu page %u copied over a page\n",
 		      rv->index, i))
