@@ -7,7 +7,7 @@
 # Guards against: values that wrap around or are cut off, settings that are
 # accepted and ignored, refusals that do not say why, and half-loaded modules.
 #
-# spm-test: module=self timeout=300 full=debug,7.3
+# spm-test: module=self timeout=300 full=debug
 
 MODULE=${SPM_MODULE:-/spm/superpmap.ko}
 SYS=/sys/module/superpmap

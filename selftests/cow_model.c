@@ -21,7 +21,7 @@
  *   SPM_MODEL_VERBOSE=1   print each operation before it is done
  * (also on the kernel's command line, which makes them init's environment)
  *
- * spm-test: timeout=900
+ * spm-test: timeout=900 smp=4
  */
 #include <sys/prctl.h>
 

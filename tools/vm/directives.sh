@@ -15,7 +15,7 @@ read_directives()
 	test_timeout=120
 	case $1 in
 	boot_clean|kmemleak)	return ;;
-	kunit)	test_timeout=500
+	kunit)	test_timeout=600
 		return ;;
 	trace)	test_module=self test_needs=trace test_timeout=900 test_kernels=7.3,7.2
 		return ;;
