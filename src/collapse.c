@@ -163,6 +163,21 @@ static bool spm_merge_slot(struct spm_object *top, struct spm_slot *slot,
 	return done;
 }
 
+/* Nothing is below any more that could show through. */
+static void spm_object_unhide(struct spm_object *obj)
+{
+	struct spm_slot *slot;
+	unsigned long index;
+
+	xa_for_each(&obj->slots, index, slot) {
+		mutex_lock(slot->lock);
+		bitmap_free(slot->hidden);
+		slot->hidden = NULL;
+		mutex_unlock(slot->lock);
+		cond_resched();
+	}
+}
+
 /*
  * @obj is empty: let its last shadow see what it saw.  Who follows the
  * old connection still finds nothing in @obj, and goes on.
@@ -187,6 +202,8 @@ static void spm_object_bypass(struct spm_object *obj, struct spm_object *top)
 	spm_object_set_backing(top, backing);
 	spm_family_quiesce(obj->family);
 	obj->backing = NULL;
+	if (!backing)
+		spm_object_unhide(top);
 }
 
 /**
