@@ -60,8 +60,9 @@ struct spm_info {
  * struct spm_set_size - fix the size of a region (SPM_IOC_SET_SIZE)
  * @argsz:	size of this structure
  * @flags:	0
- * @size:	bytes, a multiple of 4096; pages beyond it are discarded and
- *		SIGBUS when touched
+ * @size:	bytes, a multiple of 4096; pages beyond it are discarded, also
+ *		from private mappings, and SIGBUS when touched; snapshots keep
+ *		theirs
  *
  * Needs a descriptor open for writing (else EBADF).  The size of a persistent
  * region is the administrator's (EPERM).
@@ -89,7 +90,12 @@ struct spm_set_size {
  * (populate, no entries are made) are possible.
  * PREFAULT and PROMOTE give ENOMEM beyond the size of the region as well, and
  * EACCES for a mapping without access (PROT_NONE).
- * PREFAULT, PROMOTE and DISCARD need a descriptor open for writing (EBADF).
+ * PREFAULT, PROMOTE and DISCARD need a descriptor open for writing (EBADF), but
+ * for a private mapping by address, because only that mapping changes.
+ * DISCARD frees what this region, or this private mapping, holds itself; pages
+ * that snapshots or the other side of a fork hold as well stay with these, and
+ * do not show here any more.  PROMOTE maps a slot that shows whole from there
+ * read-only, without a copy; of a slot held in parts it copies the missing ones.
  */
 struct spm_advise {
 	__u32 argsz;
@@ -123,7 +129,7 @@ struct spm_mincore {
 	__u64 vec;
 };
 
-#define SPM_MINCORE_INCORE	0x01	/* the region holds the page */
+#define SPM_MINCORE_INCORE	0x01	/* held, here or by what shows through */
 #define SPM_MINCORE_REFERENCED	0x02	/* accessed bit of this mapping's entry */
 #define SPM_MINCORE_MODIFIED	0x04	/* recorded dirty */
 #define SPM_MINCORE_MAPPED	0x08	/* this mapping has an entry for it */
