@@ -6,7 +6,7 @@
  * This file is all that a program needs.  Open /dev/superpmap for a new, empty
  * region of its own (shared by inheriting or passing the descriptor), or
  * /dev/superpmapN for a region that outlives its users, and mmap the
- * descriptor with MAP_SHARED.
+ * descriptor, with MAP_SHARED, or with MAP_PRIVATE for copy on write.
  *
  * Rules common to all ioctls:
  *  - argsz is sizeof() the structure as the caller knows it.  Smaller than the
