@@ -185,6 +185,10 @@ static enum verdict do_write(const struct op *op, unsigned int p)
 	if (!one_piece(p, at, n) ||
 	    (op->kind == OP_REMOTE && F(op, 'x') & 16))
 		return SKIPPED;
+	/* The step that fails could be that of delivering the signal. */
+	for (i = 0; i < n && op->kind == OP_WRITE && proc[p].failing; i++)
+		if (wanted_signal(&v[i], true))
+			return SKIPPED;
 	ahead = v->kind == PRIVATE && copies_ahead();
 	if (v->kind == PRIVATE) {
 		enum verdict d = decide(p, v->r, v->pgoff, n);
@@ -200,6 +204,8 @@ static enum verdict do_write(const struct op *op, unsigned int p)
 			return FAILED;
 	} else if (tell(p, op) == FAILED) {
 		return FAILED;
+	} else {
+		proc[p].failing = false;
 	}
 	if (ahead)
 		copied_ahead(p, v->r, v->pgoff, n);
@@ -407,7 +413,10 @@ static enum verdict do_read(const struct op *op, unsigned int p)
 
 static enum verdict do_fail(const struct op *op, unsigned int p)
 {
-	return spm_fail_available() ? tell_want(op, 0) : SKIPPED;
+	if (!spm_fail_available())
+		return SKIPPED;
+	proc[p].failing = true;
+	return tell_want(op, 0);
 }
 
 static void set(const char *name, uint32_t i, const char *const *values)

@@ -38,6 +38,7 @@ struct region {
 
 struct proc {
 	pid_t pid;			/* 0: none */
+	bool failing;			/* its next store is to find no memory */
 	struct vpage v[ARENA + 1];
 };
 
