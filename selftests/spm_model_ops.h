@@ -199,14 +199,10 @@ static enum verdict do_write(const struct op *op, unsigned int p)
 	world.ch[p].n = 0;
 	for (i = 0; i < n; i++)
 		list_add(p, at + i);
-	if (op->kind == OP_REMOTE) {
-		if (store_remotely(op, p) == FAILED)
-			return FAILED;
-	} else if (tell(p, op) == FAILED) {
+	if ((op->kind == OP_REMOTE ? store_remotely(op, p) : tell(p, op)) == FAILED)
 		return FAILED;
-	} else {
+	if (op->kind != OP_REMOTE)
 		proc[p].failing = false;
-	}
 	if (ahead)
 		copied_ahead(p, v->r, v->pgoff, n);
 	for (i = 0; i < n; i++) {
