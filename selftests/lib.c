@@ -638,6 +638,22 @@ long spm_meminfo(const char *field)
 	return kb;
 }
 
+long spm_available(void)
+{
+	long kb = spm_meminfo("MemAvailable"), pages;
+	char line[256];
+	FILE *f;
+
+	f = fopen("/proc/zoneinfo", "r");
+	if (!f)
+		spm_die("/proc/zoneinfo");
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, " count: %ld", &pages) == 1)
+			kb += pages * 4;
+	fclose(f);
+	return kb;
+}
+
 pid_t spm_fork(int (*fn)(void *), void *arg)
 {
 	pid_t pid, parent = getpid();

@@ -192,6 +192,11 @@ long spm_smaps(const void *addr, const char *field);
 /* The sum of @field over the mappings that begin in [addr, addr + len). */
 long spm_smaps_range(const void *addr, size_t len, const char *field);
 long spm_meminfo(const char *field);	/* kB */
+/*
+ * MemAvailable, and what lies free in the lists of each processor, where blocks
+ * of 2 MB stay as well, and which MemAvailable leaves out, in kB.
+ */
+long spm_available(void);
 
 /*
  * Run fn(arg) in a child that dies with its parent.  Its return value (0 to
