@@ -7,7 +7,7 @@
 # descriptors and mappings, memory that is freed under a mapping, and a second
 # load that half succeeds.
 #
-# spm-test: module=self timeout=300 full=debug,7.3
+# spm-test: module=self timeout=300 full=7.3
 
 MODULE=${SPM_MODULE:-/spm/superpmap.ko}
 SYS=/sys/module/superpmap
