@@ -11,7 +11,7 @@
  *
  * The seed is printed; SPM_RACE_SEED sets it, SPM_RACE_SECONDS the time.
  *
- * spm-test: timeout=200 smp=4 full=debug,7.3
+ * spm-test: timeout=200 smp=4 full=debug
  */
 #include "spm_sync.h"
 

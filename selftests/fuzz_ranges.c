@@ -10,7 +10,7 @@
  *
  * The seed is printed; SPM_FUZZ_SEED sets it, SPM_FUZZ_SECONDS the time.
  *
- * spm-test: kernels=debug,7.3 timeout=240 smp=4
+ * spm-test: kernels=debug,7.3 timeout=240 smp=4 full=debug
  */
 #include <pthread.h>
 #include <time.h>

@@ -10,7 +10,7 @@
  *
  * The race lasts 60 seconds, or as many as SPM_RACE_SECONDS says.
  *
- * spm-test: kernels=debug,7.3 timeout=300 smp=4
+ * spm-test: kernels=debug,7.3 timeout=300 smp=4 full=debug
  */
 #include "spm_sync.h"
 
