@@ -45,7 +45,10 @@ static long long read_number(const char *path, const char *key)
 	return v;
 }
 
-/* Takes memory until it is killed. */
+/*
+ * Takes memory until it is killed: by huge pages as long as there are any, which
+ * is many times faster on a kernel that checks every access.
+ */
 static int hog(void *arg)
 {
 	size_t step = 16UL << 20;
@@ -55,7 +58,8 @@ static int hog(void *arg)
 	for (;;) {
 		p = mmap(NULL, step, SPM_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		spm_child_check(p != MAP_FAILED, "mmap");
-		memset(p, 0x5a, step);
+		madvise(p, step, MADV_HUGEPAGE);
+		spm_touch_write(p, step);
 	}
 }
 
