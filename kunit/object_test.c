@@ -176,15 +176,15 @@ static void clean_block_stays_clean(struct kunit *test)
 		depopulate(slot, 0, 4);
 		kunit_skip(test, "no free 2 MB block");
 	}
-	bitmap_zero(rv->stale, SPM_SLOT_PAGES);
+	bitmap_zero(rv->used, SPM_SLOT_PAGES);
 	for (i = 0; i < 4; i++)
 		spm_test_page_fill(spm_reserv_page(rv, i), 0x77);
 	depopulate(slot, 1, 3);
 	/* Again by the same range: nothing there that could be the whole. */
 	depopulate(slot, 1, 3);
-	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->stale, SPM_SLOT_PAGES), 2);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->used, SPM_SLOT_PAGES), 2);
 	populate(test, slot, 1, 3);
-	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->stale, SPM_SLOT_PAGES), 0);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->used, SPM_SLOT_PAGES), 0);
 	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 1), 0));
 	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 2), 0));
 	KUNIT_EXPECT_TRUE(test, spm_test_page_is(spm_reserv_page(rv, 3), 0x77));

@@ -369,7 +369,7 @@ static void zeroed_at_populate(struct kunit *test)
 	struct spm_reserv *rv = alloc_block(test, 0);
 	unsigned int i;
 
-	bitmap_fill(rv->stale, SPM_SLOT_PAGES);
+	bitmap_fill(rv->used, SPM_SLOT_PAGES);
 	fill_block(rv, 0xa5);
 	for (i = 0; i < ARRAY_SIZE(pages); i++) {
 		struct page *page = folio_page(rv->folio, pages[i]);
@@ -398,7 +398,7 @@ static void zeroed_by_allocator(struct kunit *test)
 	struct page *page = folio_page(rv->folio, LAST);
 
 	fill_block(rv, 0);
-	bitmap_zero(rv->stale, SPM_SLOT_PAGES);
+	bitmap_zero(rv->used, SPM_SLOT_PAGES);
 	populate(test, rv, LAST);
 	EXPECT_STAT(test, counters(test), zeroed, 0);
 	spm_reserv_depopulate(rv, LAST);
@@ -588,7 +588,7 @@ static void copy_into_block(struct kunit *test)
 {
 	struct spm_reserv *rv = alloc_block(test, 3);
 
-	bitmap_fill(rv->stale, SPM_SLOT_PAGES);
+	bitmap_fill(rv->used, SPM_SLOT_PAGES);
 	copy_into(test, rv);
 }
 

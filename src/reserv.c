@@ -174,7 +174,7 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 		rv->nid = folio_nid(rv->folio);
 		spm_folio_attach(rv->folio, owner, index << SPM_SLOT_SHIFT);
 		if (!want_init_on_alloc(SPM_GFP_BLOCK))
-			bitmap_fill(rv->stale, SPM_SLOT_PAGES);
+			bitmap_fill(rv->used, SPM_SLOT_PAGES);
 		spm_count(c, reserv_allocated);
 		spm_count(c, reserv_live);
 		spm_count_n(c, reserv_empty, SPM_SLOT_PAGES);
@@ -221,15 +221,16 @@ void spm_reserv_free(struct spm_reserv *rv)
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_free);
 
-/* The memory of a page that is, or was to be, populated: gone, or stale. */
+/* The memory of a page that is, or was to be, populated: gone, or used. */
 static void spm_reserv_drop_page(struct spm_reserv *rv, unsigned int i)
 {
 	if (!spm_reserv_loose(rv)) {
-		__set_bit(i, rv->stale);
+		__set_bit(i, rv->used);
 		return;
 	}
 	spm_folio_release(page_folio(rv->pages[i]));
 	rv->pages[i] = NULL;
+	__clear_bit(i, rv->used);
 	spm_count_n(rv->owner->counters, loose, -1);
 }
 
@@ -277,7 +278,7 @@ static void spm_reserv_add(struct spm_reserv *rv, unsigned int i, bool cleared,
  * @cause:	for the tracepoint
  *
  * Each page is cleared exactly once before it can be mapped: by the allocator,
- * or here if it is stale.
+ * or here if it was used.
  *
  * Context: process context, may sleep; slot lock held.
  * Return: 0, -ENOMEM (single pages only), or -EEXIST with a warning when the
@@ -301,7 +302,7 @@ int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 		if (err)
 			return err;
 	} else {
-		cleared = __test_and_clear_bit(i, rv->stale);
+		cleared = __test_and_clear_bit(i, rv->used);
 		if (cleared) {
 			clear_highpage(spm_reserv_page(rv, i));
 			spm_count(rv->owner->counters, zeroed);
@@ -346,7 +347,7 @@ int spm_reserv_copy(struct spm_reserv *rv, unsigned int i, struct page *from,
 		spm_reserv_drop_page(rv, i);
 		return -EHWPOISON;
 	}
-	__clear_bit(i, rv->stale);
+	__set_bit(i, rv->used);
 	spm_reserv_add(rv, i, false, cause);
 	return 0;
 }
@@ -368,9 +369,12 @@ int spm_reserv_dup(struct spm_reserv *to, const struct spm_reserv *from,
 	int err = spm_reserv_copy(to, i, spm_reserv_page(from, i), NULL, 0,
 				  cause);
 
-	if (!err && spm_reserv_dirty(from, i))
+	if (err)
+		return err;
+	__assign_bit(i, to->used, test_bit(i, from->used));
+	if (spm_reserv_dirty(from, i))
 		spm_reserv_set_dirty(to, i);
-	return err;
+	return 0;
 }
 
 /**
@@ -418,6 +422,7 @@ void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i)
 {
 	if (__test_and_set_bit(i, rv->dirty))
 		return;
+	__set_bit(i, rv->used);
 	rv->ndirty++;
 	spm_count(rv->owner->counters, dirty);
 }
@@ -433,6 +438,7 @@ void spm_reserv_set_all_dirty(struct spm_reserv *rv)
 {
 	spm_count_n(rv->owner->counters, dirty, SPM_SLOT_PAGES - rv->ndirty);
 	bitmap_fill(rv->dirty, SPM_SLOT_PAGES);
+	bitmap_fill(rv->used, SPM_SLOT_PAGES);
 	rv->ndirty = SPM_SLOT_PAGES;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_all_dirty);
@@ -470,6 +476,7 @@ void spm_reserv_move_page(struct spm_reserv *to, struct spm_reserv *from,
 	spm_count_n(old, pages, -1);
 	spm_count_n(old, loose, -1);
 	__set_bit(i, to->popmap);
+	__assign_bit(i, to->used, __test_and_clear_bit(i, from->used));
 	to->popcnt++;
 	spm_count(new, pages);
 	spm_count(new, loose);

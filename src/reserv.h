@@ -69,7 +69,8 @@ enum {
  * @partpopq:	(q) link in the partly-filled queue
  * @popmap:	(s) which pages exist
  * @dirty:	(s) which of them are recorded dirty, a subset of @popmap
- * @stale:	(s) which unpopulated pages of the block may hold old bytes, and
+ * @used:	(s) which pages may hold other bytes than zeros: populated ones that
+ *		were stored to or copied, and, of a block, unpopulated ones, which
  *		must be cleared before they are populated
  */
 struct spm_reserv {
@@ -87,7 +88,7 @@ struct spm_reserv {
 	struct list_head partpopq;
 	DECLARE_BITMAP(popmap, SPM_SLOT_PAGES);
 	DECLARE_BITMAP(dirty, SPM_SLOT_PAGES);
-	DECLARE_BITMAP(stale, SPM_SLOT_PAGES);
+	DECLARE_BITMAP(used, SPM_SLOT_PAGES);
 };
 
 /* The price of the bookkeeping: 1/8192 of the memory it keeps. */

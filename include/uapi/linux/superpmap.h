@@ -112,6 +112,7 @@ struct spm_advise {
 #define SPM_ADV_PROMOTE		2	/* populate all and map 2 MB; writable maps: all dirty */
 #define SPM_ADV_DEMOTE		3	/* back to 4 KB entries, all pages stay mapped */
 #define SPM_ADV_DISCARD		4	/* back to zeros, memory freed, in all mappings */
+#define SPM_ADV_COLD		5	/* not referenced: accessed bits of this mapping cleared */
 
 /**
  * struct spm_mincore - per-page state in the caller's mapping (SPM_IOC_MINCORE)
@@ -209,7 +210,21 @@ struct spm_mincore {
 	X(collapses,		"vm.cow.collapses",		C)	\
 	/* objects now; those that shadow another, one link each */	\
 	X(objects,		"vm.cow.objects",		G)	\
-	X(links,		"vm.cow.links",			G)
+	X(links,		"vm.cow.links",			G)	\
+	/* dirty pages reported and cleared; write protections for it, one	\
+	 * for each slot that was dirty */				\
+	X(cleared,		"vm.track.cleared_pages",	C)	\
+	X(wrprotects,		"vm.track.wrprotects",		C)	\
+	/* pages reported that stay dirty: somebody else holds the memory */	\
+	X(kept_dirty,		"vm.track.kept_dirty_pages",	C)	\
+	/* discarded pages noted as changed, where stores are watched */	\
+	X(gone,			"vm.track.gone_pages",		C)	\
+	/* reservations that dirty_grain=auto turned to 2M, to 4K */	\
+	X(grain_2m,		"vm.track.grain_2m",		C)	\
+	X(grain_4k,		"vm.track.grain_4k",		C)	\
+	/* accessed bits found set by a scan; of these cleared */	\
+	X(accessed,		"vm.track.accessed",		C)	\
+	X(accessed_cleared,	"vm.track.accessed_cleared",	C)
 
 /**
  * struct spm_stats - counters of a region or of all (SPM_IOC_STATS)
@@ -252,6 +267,132 @@ struct spm_snapshot {
 
 #define SPM_DEPTH_MAX		64
 
+/**
+ * struct spm_policy - tunables of one region (SPM_IOC_SET_POLICY, GET_POLICY)
+ * @argsz:		size of this structure
+ * @flags:		0; of GET_POLICY also SPM_POLICY_EFFECTIVE
+ * @pg_ps_enabled:	make 2 MB entries, 0 or 1; the module parameter's 0 wins
+ * @populate_threshold:	1 to 512
+ * @dirty_threshold:	0 to 511
+ * @prefault_pages:	0 to 64
+ * @cow_size:		SPM_COW_SIZE_*
+ * @dirty_grain:	SPM_DIRTY_GRAIN_*
+ *
+ * The meaning of each is that of the module parameter of this name.
+ * SPM_POLICY_INHERIT, which every region begins with, follows the module
+ * parameter, now and when it changes.  SPM_POLICY_KEEP, of SET_POLICY, leaves
+ * the value as it is.  Another value out of range: EINVAL, and nothing changes.
+ *
+ * SET_POLICY needs a descriptor open for writing (else EBADF).  It takes effect
+ * with the next fault; entries that are there stay.  A snapshot begins with what
+ * its source has.  GET_POLICY gives what was set, or, with
+ * SPM_POLICY_EFFECTIVE, what applies.
+ */
+struct spm_policy {
+	__u32 argsz;
+	__u32 flags;
+	__u32 pg_ps_enabled;
+	__u32 populate_threshold;
+	__u32 dirty_threshold;
+	__u32 prefault_pages;
+	__u32 cow_size;
+	__u32 dirty_grain;
+};
+
+#define SPM_POLICY_EFFECTIVE	(1U << 0)
+
+#define SPM_POLICY_INHERIT	0xffffffffU
+#define SPM_POLICY_KEEP		0xfffffffeU
+
+#define SPM_COW_SIZE_4K		0	/* a store to a shared page copies the page */
+#define SPM_COW_SIZE_2M		1	/* ... the slot, where that can be mapped by 2 MB */
+#define SPM_COW_SIZE_AUTO	2	/* ... the slot once most of it is copied */
+
+/* What the first store to a clean 2 MB entry makes dirty. */
+#define SPM_DIRTY_GRAIN_4K	0	/* the page, and dirty_threshold decides */
+#define SPM_DIRTY_GRAIN_2M	1	/* the slot: the entry stays */
+#define SPM_DIRTY_GRAIN_AUTO	2	/* the slot, but the page where few are written */
+
+/**
+ * struct spm_page_range - pages [start, end), in bytes
+ * @start:	offset or address, as the request asks
+ * @end:	one past the last byte
+ */
+struct spm_page_range {
+	__u64 start;
+	__u64 end;
+};
+
+/**
+ * struct spm_scan - which pages were stored to, or touched (SPM_IOC_GET_DIRTY,
+ *		     SPM_IOC_GET_REFERENCED)
+ * @argsz:	size of this structure
+ * @flags:	SPM_SCAN_*
+ * @start:	address in the caller's mapping of this region, or, with
+ *		SPM_SCAN_BY_OFFSET, offset in the region
+ * @len:	bytes
+ * @vec:	address of the answer
+ * @vec_len:	struct spm_page_range that fit there; with SPM_SCAN_BITMAP, bytes,
+ *		a multiple of 8.  0 to write no answer, and only count
+ * @since:	with SPM_SCAN_SINCE: descriptor of a snapshot
+ * @pad:	0
+ * @next:	out: where the answer ends, and the next request goes on;
+ *		@start + @len when it is complete
+ * @count:	out: ranges, or bytes of the bitmap, that were written
+ * @pages:	out: pages in the answer
+ *
+ * By address, every page of the range must belong to a mapping of this region
+ * (else ENOMEM).  By offset, pages beyond the size of the region are never in
+ * the answer.  Ranges come in order, adjacent ones are one.  In a bitmap, page k
+ * after @start is bit k % 8 of byte k / 8.
+ *
+ * GET_DIRTY tells which pages were stored to since they were last cleared:
+ * of the region, or, by address, what a private mapping stored to.  A page that
+ * was discarded since then is in the answer, too.  With SPM_SCAN_CLEAR, each
+ * page of the answer is clean from then on, in the same step: a store is in
+ * this answer or in a later one, never in none.  What does not fit into the
+ * answer is not cleared, and when the answer cannot be written (EFAULT), it is
+ * dirty again.  Superpages stay: a slot that is dirty costs one write protection
+ * a mapping, a clean one nothing.  The first store to a 2 MB entry after that
+ * makes one page dirty, or all 512: see dirty_grain in struct spm_policy.  Pages
+ * that somebody holds for I/O stay dirty until a clear that comes after that.
+ * Before anything was cleared, the answer is what was ever stored to; what was
+ * dirty in the source of a snapshot at that moment is dirty in the snapshot.
+ *
+ * With SPM_SCAN_SINCE, GET_DIRTY tells which pages changed since this region,
+ * or what it is a snapshot of, and the region @since parted, by one being made as
+ * a snapshot of the other.  It clears nothing and looks at no entry.  Needs
+ * SPM_SCAN_BY_OFFSET.
+ *
+ * GET_REFERENCED tells which pages were touched, by accessed bits of page-table
+ * entries: by address those of the caller's mapping, by offset those of all
+ * mappings of the region.  With SPM_SCAN_CLEAR these are cleared, without a TLB
+ * flush: a page that is touched all the time may be missing from the next
+ * answer.  The one bit of a 2 MB entry stands for all its 512 pages; it is
+ * cleared when one of them, which the slot's number chooses, is in the range.
+ *
+ * SPM_SCAN_CLEAR needs a descriptor open for writing (EBADF), but for a private
+ * mapping by address.
+ */
+struct spm_scan {
+	__u32 argsz;
+	__u32 flags;
+	__u64 start;
+	__u64 len;
+	__u64 vec;
+	__u64 vec_len;
+	__s32 since;
+	__u32 pad;
+	__u64 next;
+	__u64 count;
+	__u64 pages;
+};
+
+#define SPM_SCAN_BY_OFFSET	(1U << 0)
+#define SPM_SCAN_CLEAR		(1U << 1)
+#define SPM_SCAN_BITMAP		(1U << 2)
+#define SPM_SCAN_SINCE		(1U << 3)
+
 #define SPM_IOC_MAGIC		0xB9
 #define SPM_IOC_INFO		_IOWR(SPM_IOC_MAGIC, 0x00, struct spm_info)
 #define SPM_IOC_SET_SIZE	_IOW(SPM_IOC_MAGIC, 0x01, struct spm_set_size)
@@ -262,5 +403,9 @@ struct spm_snapshot {
  */
 #define SPM_IOC_STATS		_IO(SPM_IOC_MAGIC, 0x04)
 #define SPM_IOC_SNAPSHOT	_IOW(SPM_IOC_MAGIC, 0x05, struct spm_snapshot)
+#define SPM_IOC_SET_POLICY	_IOW(SPM_IOC_MAGIC, 0x06, struct spm_policy)
+#define SPM_IOC_GET_POLICY	_IOWR(SPM_IOC_MAGIC, 0x07, struct spm_policy)
+#define SPM_IOC_GET_DIRTY	_IOWR(SPM_IOC_MAGIC, 0x08, struct spm_scan)
+#define SPM_IOC_GET_REFERENCED	_IOWR(SPM_IOC_MAGIC, 0x09, struct spm_scan)
 
 #endif /* _UAPI_LINUX_SUPERPMAP_H */
