@@ -157,7 +157,7 @@ static int spm_adv_promote(struct spm_range *g)
 	vm_fault_t ret;
 	int err;
 
-	if (!spm_range_whole(g) || !READ_ONCE(spm_tunables.superpages))
+	if (!spm_range_whole(g) || !spm_region_superpages(g->map->region))
 		return 0;
 	/* The first page by a fault, for the PMD page to exist. */
 	err = spm_touch(g, 0, 1, false);
@@ -188,6 +188,21 @@ static int spm_adv_demote(struct spm_range *g)
 	if (rv && g->pl.fits &&
 	    spm_pmd_is_2m(spm_pmap_observe(&g->map->pmap, &g->pl)))
 		spm_pmap_demote(&g->map->pmap, &g->pl, rv, SPM_DEMOTE_ADVISE);
+	mutex_unlock(g->slot->lock);
+	return 0;
+}
+
+static int spm_adv_cold(struct spm_range *g)
+{
+	unsigned int first = max(g->first, g->pl.lo);
+	unsigned int end = min(g->end, g->pl.hi);
+	DECLARE_BITMAP(unused, SPM_SLOT_PAGES);
+
+	if (mutex_lock_killable(g->slot->lock))
+		return -EINTR;
+	if (first < end)
+		spm_pmap_ts_referenced(&g->map->pmap, &g->pl, first, end, true,
+				       unused);
 	mutex_unlock(g->slot->lock);
 	return 0;
 }
@@ -402,6 +417,7 @@ static const struct spm_advice spm_advices[] = {
 	[SPM_ADV_PROMOTE] = { spm_adv_promote, .touches = true, .write = true },
 	[SPM_ADV_DEMOTE] = { spm_adv_demote },
 	[SPM_ADV_DISCARD] = { spm_adv_discard, .write = true },
+	[SPM_ADV_COLD] = { spm_adv_cold },
 };
 
 /**

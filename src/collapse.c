@@ -15,6 +15,7 @@
 
 #include "collapse.h"
 #include "pmap.h"
+#include "track.h"
 
 /**
  * spm_object_drop() - free an object that is not connected to anything
@@ -143,6 +144,7 @@ static bool spm_merge_slot(struct spm_object *top, struct spm_slot *slot,
 	above = spm_object_slot(top, slot->index, __GFP_NOFAIL);
 	mutex_lock(slot->lock);
 	spm_merge_trim(top, above, slot);
+	spm_track_overrule(above, slot);
 	if (slot->reserv && above->reserv) {
 		done = spm_merge_mixed(top, above, slot, n);
 	} else if (slot->reserv) {
@@ -159,6 +161,8 @@ static bool spm_merge_slot(struct spm_object *top, struct spm_slot *slot,
 		above->hidden = slot->hidden;
 		slot->hidden = NULL;
 	}
+	if (done)
+		spm_track_merge(above, slot);
 	mutex_unlock(slot->lock);
 	return done;
 }

@@ -11,6 +11,7 @@
 #include <kunit/visibility.h>
 
 #include "cow.h"
+#include "track.h"
 
 /**
  * spm_cow_page() - copy a page up for a store
@@ -107,6 +108,8 @@ static int spm_discard_slot(struct spm_object *obj, struct spm_slot *slot,
 
 	if (slot->reserv)
 		had = bitmap_weight_from(slot->reserv->popmap, lo, hi);
+	if (spm_track_gone(obj, slot, lo, hi, 0))
+		return -ENOMEM;
 	if (hide && !slot->hidden) {
 		slot->hidden = bitmap_zalloc(SPM_SLOT_PAGES,
 					     GFP_KERNEL_ACCOUNT);
@@ -203,6 +206,22 @@ static void spm_truncate_slot(struct spm_object *obj, pgoff_t index,
 	}
 }
 
+/*
+ * Who watches the region, or a private mapping, will find zeros if the region
+ * grows again.  Before anything is cut off, while what was there still shows.
+ */
+static void spm_truncate_watched(struct spm_object *obj, pgoff_t index,
+				 unsigned int lo)
+{
+	struct spm_object *o;
+
+	list_for_each_entry(o, &obj->family->objects, link)
+		if (o->users && o->rmap == obj->rmap &&
+		    spm_track_watched(o, index))
+			spm_track_gone(o, spm_object_slot(o, index, __GFP_NOFAIL),
+				       lo, SPM_SLOT_PAGES, __GFP_NOFAIL);
+}
+
 /**
  * spm_cow_truncate() - cut a region off, with its private mappings
  * @obj:	the region's object
@@ -221,6 +240,14 @@ void spm_cow_truncate(struct spm_object *obj, pgoff_t end)
 	unsigned long index;
 
 	mutex_lock(&family->lock);
+	xa_for_each_start(&family->locks, index, lock, end >> SPM_SLOT_SHIFT) {
+		pgoff_t start = index << SPM_SLOT_SHIFT;
+
+		mutex_lock(lock);
+		spm_truncate_watched(obj, index, end > start ? end - start : 0);
+		mutex_unlock(lock);
+		cond_resched();
+	}
 	list_for_each_entry(o, &family->objects, link)
 		if (o->users && o->rmap == obj->rmap && end < o->backing_end)
 			WRITE_ONCE(o->backing_end, end);

@@ -135,7 +135,7 @@ static int spm_ioc_info(struct spm_region *r, void __user *arg)
 	if (in.flags || in.pad)
 		return -EINVAL;
 	out.argsz = in.argsz;
-	if (READ_ONCE(spm_tunables.superpages))
+	if (spm_region_superpages(r))
 		out.flags |= SPM_INFO_SUPERPAGES;
 	if (r->persistent)
 		out.flags |= SPM_INFO_PERSISTENT;

@@ -55,7 +55,8 @@ void spm_fault_fill(struct spm_object *obj, const struct spm_place *pl,
 	}
 }
 
-static void spm_facts_init(struct spm_facts *f, const struct spm_place *pl,
+static void spm_facts_init(struct spm_facts *f, const struct spm_region *r,
+			   const struct spm_place *pl,
 			   const struct spm_reserv *rv, unsigned int i,
 			   bool write, enum spm_pmd_state pmd)
 {
@@ -63,14 +64,17 @@ static void spm_facts_init(struct spm_facts *f, const struct spm_place *pl,
 	f->may_write = pl->vma->vm_flags & VM_WRITE;
 	f->fits = pl->fits;
 	/* MADV_NOHUGEPAGE and prctl(PR_SET_THP_DISABLE) are a no to ours, too. */
-	f->superpages = READ_ONCE(spm_tunables.superpages) &&
+	f->superpages = spm_region_superpages(r) &&
 			!vma_thp_disabled(pl->vma, pl->vma->vm_flags, false);
 	f->block = !spm_reserv_loose(rv);
 	f->pmd = pmd;
 	f->popcnt = rv->popcnt;
 	f->dirty_self = spm_reserv_dirty(rv, i);
 	f->dirty_peers = rv->ndirty - f->dirty_self;
-	f->dirty_threshold = READ_ONCE(spm_tunables.dirty_threshold);
+	f->dirty_threshold =
+		spm_policy_dirty_threshold(spm_region_tunable(r, dirty_grain),
+					   rv->grain,
+					   spm_region_tunable(r, dirty_threshold));
 }
 
 /* A 2 MB entry, by whichever way leads to it from what the PMD holds. */
@@ -104,7 +108,7 @@ static void spm_fault_prefault(struct spm_map *map, const struct spm_place *pl,
 {
 	struct spm_slot *slot = spm_object_find_slot(map->object, pl->slot);
 	bool shadows = READ_ONCE(map->object->backing);
-	unsigned int window = READ_ONCE(spm_tunables.prefault_pages);
+	unsigned int window = spm_region_tunable(map->region, prefault_pages);
 	unsigned int n, end, mapped = 0;
 
 	/* A writable entry that no store asked for would hide the next one. */
@@ -172,7 +176,7 @@ static vm_fault_t spm_fault_map(struct spm_map *map, const struct spm_place *pl,
 	enum spm_entry e;
 	vm_fault_t ret;
 
-	spm_facts_init(&f, pl, rv, i, write, pmd);
+	spm_facts_init(&f, map->region, pl, rv, i, write, pmd);
 	e = spm_policy_entry(&f, &why);
 	if (e != SPM_ENTRY_4K) {
 		ret = spm_fault_map_2m(pm, pl, rv, e == SPM_ENTRY_2M_RW, pmd,
@@ -204,7 +208,7 @@ static vm_fault_t spm_fault_map_backing(struct spm_map *map,
 	vm_fault_t ret;
 
 	if (spm_object_whole(map->object, pl->slot) == src) {
-		spm_facts_init(&f, pl, src, i, false, pmd);
+		spm_facts_init(&f, map->region, pl, src, i, false, pmd);
 		f.may_write = false;
 		if (spm_policy_entry(&f, &why) == SPM_ENTRY_2M_RO) {
 			ret = spm_fault_map_2m(pm, pl, src, false, pmd, did);
@@ -234,14 +238,15 @@ static unsigned int spm_fault_run(const struct spm_reserv *rv, unsigned int i)
 	return max(before, after);
 }
 
-static bool spm_fault_cow_slot(const struct spm_place *pl,
+static bool spm_fault_cow_slot(const struct spm_region *r,
+			       const struct spm_place *pl,
 			       const struct spm_reserv *rv, unsigned int i)
 {
-	bool mappable = pl->fits && READ_ONCE(spm_tunables.superpages) &&
+	bool mappable = pl->fits && spm_region_superpages(r) &&
 			!(rv && spm_reserv_loose(rv)) &&
 			!vma_thp_disabled(pl->vma, pl->vma->vm_flags, false);
 
-	return spm_policy_cow_slot(READ_ONCE(spm_tunables.cow_size), mappable,
+	return spm_policy_cow_slot(spm_region_tunable(r, cow_size), mappable,
 				   rv ? rv->popcnt : 0, spm_fault_run(rv, i));
 }
 
@@ -284,7 +289,7 @@ static vm_fault_t spm_fault_cow(struct spm_map *map, struct spm_slot *slot,
 				enum spm_pmd_state pmd, enum spm_decision *did)
 {
 	const struct spm_owner *owner = &map->object->owner;
-	bool all = spm_fault_cow_slot(pl, slot->reserv, i);
+	bool all = spm_fault_cow_slot(map->region, pl, slot->reserv, i);
 	u32 from = src->owner->region;
 	int err, n = 1;
 
@@ -330,7 +335,7 @@ static int spm_fault_zero(struct spm_map *map, const struct spm_place *pl,
 	}
 	if (pl->fits &&
 	    spm_policy_fill(slot->reserv->popcnt,
-			    READ_ONCE(spm_tunables.populate_threshold)))
+			    spm_region_tunable(map->region, populate_threshold)))
 		spm_fault_fill(obj, pl, slot->reserv, SPM_POPULATE_THRESHOLD);
 	return 0;
 }

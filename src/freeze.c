@@ -23,6 +23,7 @@
 #include "collapse.h"
 #include "freeze.h"
 #include "pmap.h"
+#include "track.h"
 
 /* Copy every page of @rv into a new reservation of @to's. */
 static int spm_copy_early(struct spm_object *to, struct spm_slot *below,
@@ -45,9 +46,9 @@ static int spm_copy_early(struct spm_object *to, struct spm_slot *below,
 	return err;
 }
 
-static bool spm_slot_empty(const struct spm_slot *slot)
+static bool spm_slot_empty(struct spm_object *obj, const struct spm_slot *slot)
 {
-	return !slot->reserv && !slot->hidden;
+	return !slot->reserv && !slot->hidden && !spm_track_freezes(obj, slot);
 }
 
 /*
@@ -65,7 +66,7 @@ static int spm_freeze_slot(struct spm_object *obj, struct spm_slot *slot,
 	int err = 0;
 
 	mutex_lock(slot->lock);
-	if (spm_slot_empty(slot))
+	if (spm_slot_empty(obj, slot))
 		goto unlock;
 	below = spm_object_slot(frozen, slot->index, __GFP_NOFAIL);
 	rv = slot->reserv;
@@ -85,6 +86,7 @@ static int spm_freeze_slot(struct spm_object *obj, struct spm_slot *slot,
 	}
 	below->hidden = slot->hidden;
 	slot->hidden = NULL;
+	spm_track_move(below, slot);
 unlock:
 	mutex_unlock(slot->lock);
 	return err;
@@ -102,7 +104,7 @@ static bool spm_object_empty(struct spm_object *obj)
 
 	xa_for_each(&obj->slots, index, slot) {
 		mutex_lock(slot->lock);
-		empty = spm_slot_empty(slot);
+		empty = spm_slot_empty(obj, slot);
 		mutex_unlock(slot->lock);
 		if (!empty)
 			break;
@@ -193,6 +195,8 @@ static int spm_copy_all(struct spm_object *obj, struct spm_object *side,
 			n->pages += !err;
 		}
 		spm_slot_depopulate(slot, 0, 0);
+		if (!err)
+			err = spm_track_copy(slot, obj);
 		mutex_unlock(lock);
 		if (err)
 			return err;

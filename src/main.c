@@ -80,38 +80,67 @@ SPM_PARAM(dirty_threshold, 0, SPM_SLOT_PAGES - 1,
 SPM_PARAM(prefault_pages, 0, SPM_PREFAULT_MAX,
 	  "populated 4K pages on each side that a 4K fault maps as well, 0 to 64 (default 4)");
 
+/* A tunable whose values have names. */
+struct spm_choice {
+	const char *name;
+	unsigned int *value;
+	const char * const *names;
+};
+
+static int spm_choice_set(const char *val, const struct kernel_param *kp)
+{
+	const struct spm_choice *p = kp->arg;
+	int n = __sysfs_match_string(p->names, -1, val);
+
+	if (n < 0) {
+		pr_err("parameter %s=%s: 4K, 2M or auto is wanted\n", p->name,
+		       val);
+		return -EINVAL;
+	}
+	WRITE_ONCE(*p->value, n);
+	return 0;
+}
+
+static int spm_choice_get(char *buf, const struct kernel_param *kp)
+{
+	const struct spm_choice *p = kp->arg;
+
+	return sysfs_emit(buf, "%s\n", p->names[READ_ONCE(*p->value)]);
+}
+
+static const struct kernel_param_ops spm_choice_ops = {
+	.set = spm_choice_set,
+	.get = spm_choice_get,
+};
+
+#define SPM_CHOICE(field, list, text)					\
+	static const struct spm_choice spm_choice_##field = {		\
+		.name = #field,						\
+		.value = &spm_tunables.field,				\
+		.names = list,						\
+	};								\
+	module_param_cb(field, &spm_choice_ops,				\
+			(void *)&spm_choice_##field, 0644);		\
+	MODULE_PARM_DESC(field, text)
+
 static const char * const spm_cow_sizes[] = {
 	[SPM_COW_4K] = "4K",
 	[SPM_COW_2M] = "2M",
 	[SPM_COW_AUTO] = "auto",
+	NULL
 };
 
-static int spm_param_set_cow_size(const char *val,
-				  const struct kernel_param *kp)
-{
-	int n = sysfs_match_string(spm_cow_sizes, val);
-
-	if (n < 0) {
-		pr_err("parameter cow_size=%s: 4K, 2M or auto is wanted\n", val);
-		return -EINVAL;
-	}
-	WRITE_ONCE(spm_tunables.cow_size, n);
-	return 0;
-}
-
-static int spm_param_get_cow_size(char *buf, const struct kernel_param *kp)
-{
-	return sysfs_emit(buf, "%s\n",
-			  spm_cow_sizes[READ_ONCE(spm_tunables.cow_size)]);
-}
-
-static const struct kernel_param_ops spm_cow_size_ops = {
-	.set = spm_param_set_cow_size,
-	.get = spm_param_get_cow_size,
+static const char * const spm_grains[] = {
+	[SPM_GRAIN_4K] = "4K",
+	[SPM_GRAIN_2M] = "2M",
+	[SPM_GRAIN_AUTO] = "auto",
+	NULL
 };
-module_param_cb(cow_size, &spm_cow_size_ops, NULL, 0644);
-MODULE_PARM_DESC(cow_size,
-		 "what a store to a shared page copies: 4K, 2M, or auto for 2M once most of it, or all before it, is copied (default 4K)");
+
+SPM_CHOICE(cow_size, spm_cow_sizes,
+	   "what a store to a shared page copies: 4K, 2M, or auto for 2M once most of it, or all before it, is copied (default 4K)");
+SPM_CHOICE(dirty_grain, spm_grains,
+	   "what the first store to a clean 2M entry makes dirty: 4K, 2M, or auto for 2M but 4K where few pages are written (default 4K)");
 
 static int spm_param_set_superpages(const char *val,
 				    const struct kernel_param *kp)
@@ -127,12 +156,18 @@ static int spm_param_set_superpages(const char *val,
 	return 0;
 }
 
+/* As the kernel shows a bool. */
+static int spm_param_get_superpages(char *buf, const struct kernel_param *kp)
+{
+	return sysfs_emit(buf, "%c\n",
+			  READ_ONCE(spm_tunables.superpages) ? 'Y' : 'N');
+}
+
 static const struct kernel_param_ops spm_superpages_ops = {
 	.set = spm_param_set_superpages,
-	.get = param_get_bool,
+	.get = spm_param_get_superpages,
 };
-module_param_cb(pg_ps_enabled, &spm_superpages_ops, &spm_tunables.superpages,
-		0644);
+module_param_cb(pg_ps_enabled, &spm_superpages_ops, NULL, 0644);
 MODULE_PARM_DESC(pg_ps_enabled, "make 2M entries, 0 or 1 (default 1)");
 
 /* A size with an optional suffix, which is cut off @s. */

@@ -14,24 +14,24 @@
 #include "advise.h"
 #include "fault.h"
 #include "mincore.h"
+#include "track.h"
 
 /* Pages that one round describes: of one slot, and under one PMD. */
 struct spm_mincore_round {
 	unsigned long addr;
 	unsigned int n;
 	struct spm_pte pte[SPM_SLOT_PAGES];
+	DECLARE_BITMAP(dirty, SPM_SLOT_PAGES);
 	u8 vec[SPM_SLOT_PAGES];
 };
 
-/* @rv holds the page, or shows it through; NULL if nobody holds it. */
-static u8 spm_mincore_page(const struct spm_reserv *rv, unsigned int i,
-			   const struct spm_pte *pte)
+static u8 spm_mincore_page(bool held, bool dirty, const struct spm_pte *pte)
 {
 	u8 v = 0;
 
-	if (rv)
+	if (held)
 		v |= SPM_MINCORE_INCORE;
-	if (rv && spm_reserv_dirty(rv, i))
+	if (dirty)
 		v |= SPM_MINCORE_MODIFIED;
 	if (pte->present) {
 		v |= SPM_MINCORE_MAPPED;
@@ -53,8 +53,8 @@ static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
 	struct vm_area_struct *vma;
 	struct spm_object *obj;
 	struct mutex *lock;
+	pgoff_t pgoff, index;
 	unsigned int i, k;
-	pgoff_t pgoff;
 
 	if (mmap_read_lock_killable(mm))
 		return -EINTR;
@@ -68,18 +68,22 @@ static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
 	end = min3(end, vma->vm_end, ALIGN(m->addr + 1, PMD_SIZE));
 	m->n = min((end - m->addr) >> PAGE_SHIFT,
 		   (unsigned long)SPM_SLOT_PAGES - i);
+	index = pgoff >> SPM_SLOT_SHIFT;
 	obj = spm_map_of(vma)->object;
-	lock = obj ? spm_object_find_lock(obj, pgoff >> SPM_SLOT_SHIFT) : NULL;
+	lock = obj ? spm_object_find_lock(obj, index) : NULL;
 	if (lock && mutex_lock_killable(lock)) {
 		mmap_read_unlock(mm);
 		return -EINTR;
 	}
 	spm_pt_read(mm, m->addr, m->n, m->pte);
+	bitmap_zero(m->dirty, SPM_SLOT_PAGES);
+	if (lock)
+		spm_track_dirty(obj, index, m->dirty);
 	for (k = 0; k < m->n; k++)
-		m->vec[k] = spm_mincore_page(lock ?
-				spm_object_page(obj, pgoff >> SPM_SLOT_SHIFT,
-						i + k) : NULL,
-				i + k, &m->pte[k]);
+		m->vec[k] = spm_mincore_page(lock && spm_object_page(obj, index,
+								     i + k),
+					     test_bit(i + k, m->dirty),
+					     &m->pte[k]);
 	if (lock)
 		mutex_unlock(lock);
 	mmap_read_unlock(mm);

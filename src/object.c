@@ -139,6 +139,7 @@ void spm_object_destroy(struct spm_object *obj)
 		spm_slot_depopulate(slot, 0, SPM_SLOT_PAGES);
 		mutex_unlock(slot->lock);
 		bitmap_free(slot->hidden);
+		bitmap_free(slot->changed);
 		kfree(slot);
 		cond_resched();
 	}

@@ -55,6 +55,10 @@ struct spm_family {
  * @reserv:	its memory, or NULL; under @lock
  * @hidden:	pages at which the backing must not show through, because they
  *		were discarded here: 512 bits, or NULL for none; under @lock
+ * @changed:	pages that changed otherwise than by a store that @reserv has
+ *		recorded: 512 bits, or NULL for none; under @lock
+ * @watched:	@reserv and @changed say all about what is dirty: see track.c;
+ *		under @lock
  *
  * A slot lives as long as its object.
  */
@@ -63,6 +67,8 @@ struct spm_slot {
 	pgoff_t index;
 	struct spm_reserv *reserv;
 	unsigned long *hidden;
+	unsigned long *changed;
+	bool watched;
 };
 
 /**

@@ -350,6 +350,16 @@ vm_fault_t spm_pmap_enter_2m(struct spm_pmap *pm, const struct spm_place *pl,
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pmap_enter_2m);
 
+/* How many entries of a slot have their accessed bit set; and clear them. */
+static unsigned int spm_pmap_accessed(struct spm_pmap *pm,
+				      const struct spm_place *pl, bool clear)
+{
+	DECLARE_BITMAP(unused, SPM_SLOT_PAGES);
+
+	return spm_pt_accessed(pm->mm, pl->addr, SPM_SLOT_PAGES, clear, clear,
+			       unused).found;
+}
+
 /**
  * spm_pmap_promote() - replace a slot's 4 KB entries by one of 2 MB, in place
  * @pm:		pmap, prepared
@@ -362,6 +372,9 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pmap_enter_2m);
  * 512 entries, take the empty table out, enter 2 MB.  Between the steps the
  * range is unmapped; whoever touches it waits for the slot lock in its fault.
  *
+ * The new entry counts as accessed only if all 512 were, else a slot of which a
+ * few pages are touched would look hot as a whole.
+ *
  * Return: VM_FAULT_NOPAGE; VM_FAULT_FALLBACK if the table had to stay: the
  * caller maps 4 KB; VM_FAULT_OOM with nothing mapped.
  */
@@ -369,12 +382,14 @@ vm_fault_t spm_pmap_promote(struct spm_pmap *pm, const struct spm_place *pl,
 			    struct spm_reserv *rv, bool write,
 			    enum spm_promote_cause cause)
 {
+	unsigned int accessed;
 	vm_fault_t ret;
 
 	if (!spm_pt_mm_suitable(pm->mm)) {
 		spm_pmap_refuse(pm, pl, SPM_REFUSE_MM, cause);
 		return VM_FAULT_FALLBACK;
 	}
+	accessed = spm_pmap_accessed(pm, pl, false);
 	spm_pt_zap(pl, 0, SPM_SLOT_PAGES);
 	if (!spm_pt_retract(pl)) {
 		spm_pmap_refuse(pm, pl, SPM_REFUSE_RACED, cause);
@@ -386,6 +401,8 @@ vm_fault_t spm_pmap_promote(struct spm_pmap *pm, const struct spm_place *pl,
 		spm_count(pm->owner->counters, promotions);
 		spm_pmap_trace_promote(pm, pl, SPM_PROMOTE_INPLACE, write,
 				       cause, SPM_REFUSE_NONE);
+		if (accessed < SPM_SLOT_PAGES)
+			spm_pmap_accessed(pm, pl, true);
 	}
 	return ret;
 }
@@ -438,7 +455,7 @@ static void spm_count_demotion(const struct spm_counters *c,
  * @cause:	why
  *
  * Every page keeps its mapping; an entry is writable where the page is recorded
- * dirty.  When that fails (memory for the page table), the demotion is aborted:
+ * dirty, and accessed if the 2 MB entry was.  When that fails (memory for the page table), the demotion is aborted:
  * the 2 MB entry is gone and flushed, and what is not mapped faults back.  As
  * with FreeBSD's pmap_demote_pde(), the caller then carries on with the PMD as
  * it finds it.
@@ -449,6 +466,7 @@ bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 		     struct spm_reserv *rv, enum spm_demote_cause cause)
 {
 	const struct spm_counters *c = pm->owner->counters;
+	bool accessed = spm_pmap_accessed(pm, pl, false);
 	unsigned int i;
 
 	spm_pt_zap(pl, 0, SPM_SLOT_PAGES);
@@ -456,6 +474,8 @@ bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 	for (i = 0; i < SPM_SLOT_PAGES; i++)
 		if (spm_pmap_enter_4k(pm, pl, rv, i) != VM_FAULT_NOPAGE)
 			break;
+	if (!accessed)
+		spm_pmap_accessed(pm, pl, true);
 	if (i == SPM_SLOT_PAGES)
 		spm_count_demotion(c, cause);
 	else
@@ -514,6 +534,37 @@ void spm_rmap_remove_all(struct spm_rmap *rmap, pgoff_t slot,
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_rmap_remove_all);
 
+/*
+ * Clean pages between two dirty ones, up to which one walk of the reverse map
+ * for both is cheaper than two.
+ */
+#define SPM_WRPROTECT_GAP 64U
+
+/*
+ * By the dirty rule, only entries of dirty pages can be writable: walk these, in
+ * runs.  A 2 MB entry is writable only if all are dirty, and then the one run is
+ * the slot.
+ */
+static void spm_wrprotect_block(struct spm_rmap *rmap,
+				const struct spm_reserv *rv)
+{
+	pgoff_t start = rv->index << SPM_SLOT_SHIFT;
+	unsigned int first, end, next;
+
+	first = find_first_bit(rv->dirty, SPM_SLOT_PAGES);
+	while (first < SPM_SLOT_PAGES) {
+		next = first;
+		do {
+			end = find_next_zero_bit(rv->dirty, SPM_SLOT_PAGES, next);
+			next = find_next_bit(rv->dirty, SPM_SLOT_PAGES, end);
+		} while (next < SPM_SLOT_PAGES && next - end < SPM_WRPROTECT_GAP);
+		mapping_wrprotect_range(rmap->mapping, start + first,
+					folio_pfn(rv->folio) + first,
+					end - first);
+		first = next;
+	}
+}
+
 /**
  * spm_rmap_remove_write() - make every entry of a reservation read-only
  * @rmap:	of the region whose mappings have the entries
@@ -533,12 +584,13 @@ void spm_rmap_remove_write(struct spm_rmap *rmap, const struct spm_reserv *rv)
 	if (!rv->ndirty)
 		return;
 	if (!spm_reserv_loose(rv))
-		mapping_wrprotect_range(rmap->mapping, start,
-					folio_pfn(rv->folio), SPM_SLOT_PAGES);
+		spm_wrprotect_block(rmap, rv);
 	else
 		for_each_set_bit(i, rv->dirty, SPM_SLOT_PAGES)
 			mapping_wrprotect_range(rmap->mapping, start + i,
 						page_to_pfn(rv->pages[i]), 1);
+	if (rv->ndirty < SPM_SLOT_PAGES)
+		return;
 	mutex_lock(&rmap->lock);
 	/* Only maps of the object that owns it can write to it. */
 	list_for_each_entry(pm, &rmap->pmaps, link)
@@ -548,3 +600,91 @@ void spm_rmap_remove_write(struct spm_rmap *rmap, const struct spm_reserv *rv)
 	mutex_unlock(&rmap->lock);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_rmap_remove_write);
+
+/**
+ * spm_rmap_clear_modify() - pages are clean from now on
+ * @rmap:	of the region whose mappings have the entries
+ * @rv:		reservation
+ * @first:	first page
+ * @end:	one past the last
+ *
+ * FreeBSD's pmap_clear_modify(), which demotes a 2 MB entry in order to
+ * write-protect the one page.  Here the entry becomes read-only as a whole and
+ * stays: what the other pages have is recorded, and the next store decides.
+ *
+ * A page whose memory somebody holds stays dirty: it may be stored to without
+ * another fault.  The entries come first, then the look who holds it, because
+ * whoever takes hold of a page by way of an entry looks at the entry once more
+ * after that.
+ *
+ * Context: slot lock held; no VMA lock needed.
+ * Return: how many pages stay dirty.
+ */
+unsigned int spm_rmap_clear_modify(struct spm_rmap *rmap, struct spm_reserv *rv,
+				   unsigned int first, unsigned int end)
+{
+	unsigned int i = first, kept = 0;
+	bool held;
+
+	if (find_next_bit(rv->dirty, end, first) >= end)
+		return 0;
+	spm_rmap_remove_write(rmap, rv);
+	smp_mb(); /* the write protection before the references */
+	held = !spm_reserv_loose(rv) && spm_reserv_held(rv, first);
+	for_each_set_bit_from(i, rv->dirty, end) {
+		if (held || (spm_reserv_loose(rv) && spm_reserv_held(rv, i)))
+			kept++;
+		else
+			spm_reserv_clear_dirty(rv, i);
+	}
+	return kept;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_rmap_clear_modify);
+
+/**
+ * spm_pmap_ts_referenced() - which pages were accessed through this mapping?
+ * @pm:		pmap
+ * @pl:		place
+ * @first:	first page, inside [lo, hi)
+ * @end:	one past the last
+ * @clear:	and forget it
+ * @out:	SPM_SLOT_PAGES bits; those of accessed pages are set
+ *
+ * FreeBSD's pmap_ts_referenced(), for a range of pages and one mapping.  The bit
+ * of a 2 MB entry answers for all its pages, see spm_policy_accessed_page().  What
+ * is dirty is recorded elsewhere, so nothing is lost with the accessed bit.
+ *
+ * Context: common rules; mmap_lock will do.
+ * Return: how many accessed bits were set.
+ */
+unsigned int spm_pmap_ts_referenced(struct spm_pmap *pm,
+				    const struct spm_place *pl,
+				    unsigned int first, unsigned int end,
+				    bool clear, unsigned long *out)
+{
+	unsigned int one = spm_policy_accessed_page(pl->slot);
+	bool clear_2m = clear && one >= first && one < end;
+	struct spm_accessed did, sum = { };
+	DECLARE_BITMAP(bits, SPM_SLOT_PAGES);
+	unsigned int n, k;
+
+	for (; first < end; first += n) {
+		unsigned long addr = spm_place_addr(pl, first);
+
+		/* A VMA of another alignment has the slot under two PMDs. */
+		n = min((PMD_SIZE - (addr & ~PMD_MASK)) >> PAGE_SHIFT,
+			(unsigned long)(end - first));
+		bitmap_zero(bits, n);
+		did = spm_pt_accessed(pm->mm, addr, n, clear, clear_2m, bits);
+		for_each_set_bit(k, bits, n)
+			__set_bit(first + k, out);
+		sum.found += did.found;
+		sum.cleared += did.cleared;
+	}
+	spm_count_n(pm->owner->counters, accessed, sum.found);
+	spm_count_n(pm->owner->counters, accessed_cleared, sum.cleared);
+	trace_spm_age(pm->owner->region, pl->slot, pl->addr, sum.found,
+		      sum.cleared);
+	return sum.found;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_pmap_ts_referenced);

@@ -62,6 +62,8 @@ void spm_rmap_destroy(struct spm_rmap *rmap);
 void spm_rmap_remove_all(struct spm_rmap *rmap, pgoff_t slot,
 			 unsigned int first, unsigned int end);
 void spm_rmap_remove_write(struct spm_rmap *rmap, const struct spm_reserv *rv);
+unsigned int spm_rmap_clear_modify(struct spm_rmap *rmap, struct spm_reserv *rv,
+				   unsigned int first, unsigned int end);
 
 void spm_pmap_init(struct spm_pmap *pm, const struct spm_owner *owner,
 		   struct spm_rmap *rmap, struct mm_struct *mm);
@@ -92,5 +94,9 @@ bool spm_pmap_demote(struct spm_pmap *pm, const struct spm_place *pl,
 		     struct spm_reserv *rv, enum spm_demote_cause cause);
 void spm_pmap_remove(struct spm_pmap *pm, const struct spm_place *pl,
 		     unsigned int first, unsigned int end);
+unsigned int spm_pmap_ts_referenced(struct spm_pmap *pm,
+				    const struct spm_place *pl,
+				    unsigned int first, unsigned int end,
+				    bool clear, unsigned long *out);
 
 #endif /* SPM_PMAP_H */

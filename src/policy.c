@@ -4,13 +4,14 @@
  * departure from it.
  */
 #include <linux/export.h>
+#include <linux/hash.h>
 #include <linux/minmax.h>
 #include <kunit/visibility.h>
 
 #include "policy.h"
 
 struct spm_tunables spm_tunables = {
-	.superpages = true,
+	.superpages = 1,
 	.populate_threshold = SPM_SLOT_PAGES,
 	.dirty_threshold = SPM_SLOT_PAGES - 1,
 	.prefault_pages = 4,
@@ -98,6 +99,71 @@ bool spm_policy_cow_slot(enum spm_cow_size size, bool mappable,
 	       run >= SPM_COW_RUN;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_policy_cow_slot);
+
+/**
+ * spm_policy_dirty_threshold() - dirty peers that a writable 2 MB entry takes
+ * @grain:	the setting
+ * @state:	what is known of the slot, for SPM_GRAIN_AUTO
+ * @threshold:	spm_tunables.dirty_threshold
+ *
+ * Return: @threshold, or 0 where a store may make the whole slot dirty.
+ */
+unsigned int spm_policy_dirty_threshold(enum spm_grain grain,
+					struct spm_grain_state state,
+					unsigned int threshold)
+{
+	if (grain == SPM_GRAIN_2M || (grain == SPM_GRAIN_AUTO && state.coarse))
+		return 0;
+	return threshold;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_dirty_threshold);
+
+/**
+ * spm_policy_grain() - what a clear that found a slot dirty teaches
+ * @state:	what was known
+ * @ndirty:	pages that were dirty
+ *
+ * While whole slots are made dirty nothing can be learnt; so after some clears
+ * the slot gets one interval in which single pages are.  If these were many, the
+ * next look comes after twice as many clears.  If they were few, single pages
+ * it is, as long as they stay few.  A look costs a demotion at most, so there is
+ * at most one for each clear of a slot, and for a dense one, in the long run, one
+ * in SPM_GRAIN_PATIENCE.
+ *
+ * Return: what is known now.
+ */
+struct spm_grain_state spm_policy_grain(struct spm_grain_state state,
+					unsigned int ndirty)
+{
+	if (state.coarse) {
+		state.coarse--;
+	} else if (ndirty > SPM_GRAIN_DENSE) {
+		state.patience = clamp(2U * state.patience, 1U,
+				       SPM_GRAIN_PATIENCE);
+		state.coarse = state.patience;
+	} else {
+		state.patience = 0;
+	}
+	return state;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_grain);
+
+/**
+ * spm_policy_accessed_page() - for which of its pages a slot's bit is cleared
+ * @slot:	index of the slot
+ *
+ * The accessed bit of a 2 MB entry answers for 512 pages.  Were it cleared by a
+ * look at any of them, whoever ages pages one by one would find 511 cold; were it
+ * never, all hot for ever.  As FreeBSD's pmap_ts_referenced() does, one of them,
+ * by a hash, so that regular scans do not meet it in the same order everywhere.
+ *
+ * Return: index of the page, 0..511.
+ */
+unsigned int spm_policy_accessed_page(unsigned long slot)
+{
+	return hash_long(slot, SPM_SLOT_SHIFT);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_accessed_page);
 
 /**
  * spm_policy_prefault() - the window around a faulting page

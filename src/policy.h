@@ -22,12 +22,38 @@ enum spm_cow_size {
 	SPM_COW_AUTO,	/* the slot once most of it, or all before it, is copied */
 };
 
+/* What the first store to a clean 2 MB entry makes dirty. */
+enum spm_grain {
+	SPM_GRAIN_4K,	/* the page, unless dirty_threshold says otherwise */
+	SPM_GRAIN_2M,	/* the slot */
+	SPM_GRAIN_AUTO,	/* the slot, but the page where stores are few */
+};
+
+/* Dirty pages at a clear above which SPM_GRAIN_AUTO takes a slot for dense. */
+#define SPM_GRAIN_DENSE	(SPM_SLOT_PAGES / 8)
+/* Clears for which it then does not look again, at most. */
+#define SPM_GRAIN_PATIENCE 64U
+
+/**
+ * struct spm_grain_state - what SPM_GRAIN_AUTO knows of a slot
+ * @coarse:	clears that find it dirty before stores make single pages dirty,
+ *		in order to see how many they are; 0: they do so now
+ * @patience:	what @coarse began with
+ */
+struct spm_grain_state {
+	u8 coarse;
+	u8 patience;
+};
+
 /* What SPM_COW_AUTO takes for most of a slot, and for a sequence of stores. */
 #define SPM_COW_MOSTLY	(SPM_SLOT_PAGES / 2)
 #define SPM_COW_RUN	64U
 
+/* In a region's tunables: what the module parameter says. */
+#define SPM_TUNABLE_INHERIT (~0U)
+
 /**
- * struct spm_tunables - what the administrator chose
+ * struct spm_tunables - what the administrator chose, or the user of a region
  * @superpages:		pg_ps_enabled: 2 MB entries may be made
  * @populate_threshold:	populated pages, 1..512, at which the rest of a slot is
  *			populated at once; 512 is FreeBSD's rule (never early)
@@ -37,16 +63,18 @@ enum spm_cow_size {
  * @prefault_pages:	populated neighbours, 0..64 on each side, that a 4 KB
  *			fault maps as well
  * @cow_size:		enum spm_cow_size
+ * @dirty_grain:	enum spm_grain
  *
  * Each is a word that is read once per decision: a change takes effect with
  * the next fault.
  */
 struct spm_tunables {
-	bool superpages;
+	unsigned int superpages;
 	unsigned int populate_threshold;
 	unsigned int dirty_threshold;
 	unsigned int prefault_pages;
 	unsigned int cow_size;
+	unsigned int dirty_grain;
 };
 
 extern struct spm_tunables spm_tunables;
@@ -107,11 +135,30 @@ struct spm_facts {
 	unsigned int dirty_threshold;
 };
 
+/**
+ * spm_policy_tunable() - which of two settings applies
+ * @own:	the region's, or SPM_TUNABLE_INHERIT
+ * @global:	the module's
+ *
+ * Return: the setting.
+ */
+static inline unsigned int spm_policy_tunable(unsigned int own,
+					      unsigned int global)
+{
+	return own == SPM_TUNABLE_INHERIT ? global : own;
+}
+
 enum spm_entry spm_policy_entry(const struct spm_facts *f,
 				enum spm_refusal *why);
 bool spm_policy_fill(unsigned int popcnt, unsigned int threshold);
 bool spm_policy_cow_slot(enum spm_cow_size size, bool mappable,
 			 unsigned int popcnt, unsigned int run);
+unsigned int spm_policy_dirty_threshold(enum spm_grain grain,
+					struct spm_grain_state state,
+					unsigned int threshold);
+struct spm_grain_state spm_policy_grain(struct spm_grain_state state,
+					unsigned int ndirty);
+unsigned int spm_policy_accessed_page(unsigned long slot);
 void spm_policy_prefault(unsigned int page, unsigned int window,
 			 unsigned int lo, unsigned int hi,
 			 unsigned int *first, unsigned int *end);

@@ -391,3 +391,79 @@ void spm_pt_read(struct mm_struct *mm, unsigned long addr, unsigned int n,
 	spin_unlock(pml);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_read);
+
+/*
+ * Hardware may set the dirty bit of the same word at the same time.  No flush: a
+ * CPU that holds the translation does not set the bit again until it forgets it,
+ * so a page may look cold too soon; as with the kernel's own aging on x86.
+ */
+static bool spm_test_accessed(unsigned long *word, bool clear)
+{
+	if (!test_bit(_PAGE_BIT_ACCESSED, word))
+		return false;
+	return !clear || test_and_clear_bit(_PAGE_BIT_ACCESSED, word);
+}
+
+static unsigned int spm_accessed_ptes(pmd_t *pmd, unsigned long addr,
+				      unsigned int n, bool clear,
+				      unsigned long *out)
+{
+	pte_t *pte = pte_offset_kernel(pmd, addr);
+	unsigned int i, found = 0;
+
+	for (i = 0; i < n; i++) {
+		if (!pte_present(ptep_get(pte + i)) ||
+		    !spm_test_accessed((unsigned long *)(pte + i), clear))
+			continue;
+		__set_bit(i, out);
+		found++;
+	}
+	return found;
+}
+
+/**
+ * spm_pt_accessed() - find accessed bits, and clear them
+ * @mm:		mm, its mmap_lock or the lock of the VMA held for reading
+ * @addr:	first address
+ * @n:		pages, the range not crossing a 2 MB boundary
+ * @clear:	clear those of 4 KB entries
+ * @clear_2m:	clear that of a 2 MB entry
+ * @out:	@n bits, those of pages whose entry was accessed are set
+ *
+ * Locks as in spm_pt_read().
+ *
+ * Return: how many accessed bits were set, one for a 2 MB entry, and how many of
+ * these were cleared.
+ */
+struct spm_accessed spm_pt_accessed(struct mm_struct *mm, unsigned long addr,
+				    unsigned int n, bool clear, bool clear_2m,
+				    unsigned long *out)
+{
+	pmd_t *pmd = spm_pt_pmd(mm, addr);
+	struct spm_accessed did = { };
+	spinlock_t *pml, *ptl;
+	pmd_t val;
+
+	if (!pmd)
+		return did;
+	pml = pmd_lock(mm, pmd);
+	val = pmdp_get(pmd);
+	if (pmd_trans_huge(val)) {
+		if (spm_test_accessed((unsigned long *)pmd, clear_2m)) {
+			bitmap_set(out, 0, n);
+			did.found = 1;
+			did.cleared = clear_2m;
+		}
+	} else if (!pmd_none(val) && !pmd_bad(val)) {
+		ptl = pte_lockptr(mm, pmd);
+		if (ptl != pml)
+			spin_lock_nested(ptl, SINGLE_DEPTH_NESTING);
+		did.found = spm_accessed_ptes(pmd, addr, n, clear, out);
+		did.cleared = clear ? did.found : 0;
+		if (ptl != pml)
+			spin_unlock(ptl);
+	}
+	spin_unlock(pml);
+	return did;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_pt_accessed);

@@ -53,6 +53,12 @@ struct spm_pte {
 	bool huge : 1;
 };
 
+/* Accessed bits that were set, one for a 2 MB entry; of these cleared. */
+struct spm_accessed {
+	unsigned int found;
+	unsigned int cleared;
+};
+
 static inline unsigned long spm_place_addr(const struct spm_place *pl,
 					   unsigned int i)
 {
@@ -75,5 +81,8 @@ void spm_pt_zap(const struct spm_place *pl, unsigned int first,
 bool spm_pt_retract(const struct spm_place *pl);
 void spm_pt_read(struct mm_struct *mm, unsigned long addr, unsigned int n,
 		 struct spm_pte *out);
+struct spm_accessed spm_pt_accessed(struct mm_struct *mm, unsigned long addr,
+				    unsigned int n, bool clear, bool clear_2m,
+				    unsigned long *out);
 
 #endif /* SPM_PTABLE_H */

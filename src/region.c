@@ -110,6 +110,8 @@ static struct spm_region *spm_region_alloc(loff_t size,
 		return ERR_PTR(err);
 	}
 	kref_init(&r->ref);
+	/* Every tunable is SPM_TUNABLE_INHERIT. */
+	memset(&r->tunables, 0xff, sizeof(r->tunables));
 	mutex_init(&r->size_lock);
 	r->id = err;
 	r->inode = spm_inode_new(size);
@@ -181,6 +183,7 @@ struct spm_region *spm_region_snapshot(struct spm_region *r)
 	mutex_lock(&r->size_lock);
 	i_size_write(s->inode, spm_region_size(r));
 	s->fixed = r->fixed;
+	s->tunables = r->tunables;
 	err = spm_cow_shadow(r->object, s->object, SPM_FREEZE_SNAPSHOT);
 	mutex_unlock(&r->size_lock);
 	if (err) {

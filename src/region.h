@@ -26,6 +26,8 @@
  *		constant
  * @rmap:	where it is mapped
  * @object:	the pages; constant
+ * @tunables:	its own, each SPM_TUNABLE_INHERIT or a value; words that are read
+ *		and written alone
  */
 struct spm_region {
 	struct kref ref;
@@ -37,7 +39,13 @@ struct spm_region {
 	struct inode *inode;
 	struct spm_rmap rmap;
 	struct spm_object *object;
+	struct spm_tunables tunables;
 };
+
+/* What applies to a region, see struct spm_tunables. */
+#define spm_region_tunable(r, field)					\
+	spm_policy_tunable(READ_ONCE((r)->tunables.field),		\
+			   READ_ONCE(spm_tunables.field))
 
 int spm_region_init(void);
 void spm_region_exit(void);
@@ -66,6 +74,13 @@ static inline const struct spm_counters *
 spm_region_counters(const struct spm_region *r)
 {
 	return r->object->owner.counters;
+}
+
+/* Both must say yes; whoever inherits does. */
+static inline bool spm_region_superpages(const struct spm_region *r)
+{
+	return READ_ONCE(spm_tunables.superpages) &&
+	       READ_ONCE(r->tunables.superpages);
 }
 
 /* Pages that can be touched; the size is a multiple of the page size. */

@@ -168,6 +168,8 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 		return NULL;
 	rv->owner = owner;
 	rv->index = index;
+	/* One interval of whole slots, then a look. */
+	rv->grain = (struct spm_grain_state){ .coarse = 1, .patience = 1 };
 	INIT_LIST_HEAD(&rv->partpopq);
 	rv->folio = spm_folio_alloc(SPM_GFP_BLOCK, PMD_ORDER, vma, addr);
 	if (rv->folio) {
@@ -398,10 +400,7 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 		return;
 	if (spm_reserv_full(rv))
 		spm_count_n(c, reserv_fullpop, -(long)!spm_reserv_loose(rv));
-	if (__test_and_clear_bit(i, rv->dirty)) {
-		rv->ndirty--;
-		spm_count_n(c, dirty, -1);
-	}
+	spm_reserv_clear_dirty(rv, i);
 	__clear_bit(i, rv->popmap);
 	rv->popcnt--;
 	spm_reserv_drop_page(rv, i);
@@ -442,6 +441,22 @@ void spm_reserv_set_all_dirty(struct spm_reserv *rv)
 	rv->ndirty = SPM_SLOT_PAGES;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_all_dirty);
+
+/**
+ * spm_reserv_clear_dirty() - record one page clean
+ * @rv:	reservation
+ * @i:	index of a page
+ *
+ * Context: slot lock held.  No entry may allow writing to the page.
+ */
+void spm_reserv_clear_dirty(struct spm_reserv *rv, unsigned int i)
+{
+	if (!__test_and_clear_bit(i, rv->dirty))
+		return;
+	rv->ndirty--;
+	spm_count_n(rv->owner->counters, dirty, -1);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_clear_dirty);
 
 /* Have a folio found by its new owner's inode; the lock as on release. */
 static void spm_folio_reattach(struct folio *folio,
@@ -554,3 +569,26 @@ bool spm_reserv_pinned(const struct spm_reserv *rv)
 	return false;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_pinned);
+
+/**
+ * spm_reserv_held() - does somebody hold the memory without an entry?
+ * @rv:	reservation
+ * @i:	index of a populated page; a block answers for all its pages
+ *
+ * A pin for I/O, or a plain reference as ptrace and pipes take: they may store
+ * to the page without a fault.  The references are ours and one for each
+ * entry; whatever is beyond these is somebody's.  Also true for a moment after
+ * an entry went, until the kernel has flushed the TLB and dropped its reference.
+ *
+ * Like pins, exact only once entries are write-protected or gone.
+ *
+ * Context: slot lock held.
+ * Return: true if that is possible.
+ */
+bool spm_reserv_held(const struct spm_reserv *rv, unsigned int i)
+{
+	struct folio *folio = page_folio(spm_reserv_page(rv, i));
+
+	return folio_ref_count(folio) > 1 + folio_mapcount(folio);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_held);

@@ -62,6 +62,7 @@ enum {
  * @folio:	(c) the block; page i of the slot is its subpage i
  * @pages:	(s) single pages, NULL where unpopulated (SPM_RV_LOOSE)
  * @nid:	(c) NUMA node of the block, NUMA_NO_NODE if loose
+ * @grain:	(s) how its stores are to be recorded
  * @popcnt:	(s) bits set in @popmap
  * @ndirty:	(s) bits set in @dirty
  * @flags:	(s) SPM_RV_*
@@ -80,7 +81,8 @@ struct spm_reserv {
 		struct folio *folio;
 		struct page **pages;
 	};
-	int nid;
+	s16 nid;
+	struct spm_grain_state grain;
 	u16 popcnt;
 	u16 ndirty;
 	unsigned long flags;
@@ -116,8 +118,10 @@ void spm_reserv_move_page(struct spm_reserv *to, struct spm_reserv *from,
 			  unsigned int i);
 void spm_reserv_give(struct spm_reserv *rv, const struct spm_owner *owner);
 bool spm_reserv_pinned(const struct spm_reserv *rv);
+bool spm_reserv_held(const struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_all_dirty(struct spm_reserv *rv);
+void spm_reserv_clear_dirty(struct spm_reserv *rv, unsigned int i);
 
 #if IS_ENABLED(CONFIG_KUNIT)
 struct folio *spm_folio_alloc(gfp_t gfp, int order, struct vm_area_struct *vma,

@@ -310,6 +310,54 @@ TRACE_EVENT(spm_collapse,
 		  __entry->into, __entry->reservs, __entry->copied)
 );
 
+/* A clear found a slot dirty; pages @kept stay so. */
+TRACE_EVENT(spm_clear,
+	TP_PROTO(u32 region, pgoff_t slot, unsigned int dirty,
+		 unsigned int kept, unsigned int coarse),
+	TP_ARGS(region, slot, dirty, kept, coarse),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(pgoff_t, slot)
+		__field(u16, dirty)
+		__field(u16, kept)
+		__field(u16, coarse)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->slot = slot;
+		__entry->dirty = dirty;
+		__entry->kept = kept;
+		__entry->coarse = coarse;
+	),
+	TP_printk("region=%u slot=%lu dirty=%u kept=%u coarse=%u",
+		  __entry->region, __entry->slot, __entry->dirty,
+		  __entry->kept, __entry->coarse)
+);
+
+/* Accessed bits of a slot in one mapping were looked at. */
+TRACE_EVENT(spm_age,
+	TP_PROTO(u32 region, pgoff_t slot, unsigned long addr,
+		 unsigned int accessed, unsigned int cleared),
+	TP_ARGS(region, slot, addr, accessed, cleared),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(pgoff_t, slot)
+		__field(unsigned long, addr)
+		__field(u16, accessed)
+		__field(u16, cleared)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->slot = slot;
+		__entry->addr = addr;
+		__entry->accessed = accessed;
+		__entry->cleared = cleared;
+	),
+	TP_printk("region=%u slot=%lu addr=0x%lx accessed=%u cleared=%u",
+		  __entry->region, __entry->slot, __entry->addr,
+		  __entry->accessed, __entry->cleared)
+);
+
 #endif /* SPM_TRACE_H */
 
 #undef TRACE_INCLUDE_PATH
