@@ -20,6 +20,7 @@
 #include "device.h"
 #include "fault.h"
 #include "mincore.h"
+#include "scan.h"
 
 /**
  * struct spm_node - a device node
@@ -248,6 +249,141 @@ static int spm_ioc_snapshot(struct spm_region *r, void __user *arg, bool read)
 	return fd;
 }
 
+/* Is a value one that can be set, and does it change anything? */
+static int spm_tune(u32 value, u32 min, u32 max, unsigned int *field)
+{
+	if (value == SPM_POLICY_KEEP)
+		return 0;
+	if (value != SPM_POLICY_INHERIT && (value < min || value > max))
+		return -EINVAL;
+	WRITE_ONCE(*field, value);
+	return 0;
+}
+
+/*
+ * Onto a copy first, so that nothing changes when one value is refused.  Two
+ * callers at once: each tunable is what one of them wants, as with the module
+ * parameters.
+ */
+static int spm_ioc_set_policy(struct spm_region *r, void __user *arg,
+			      bool write)
+{
+	struct spm_tunables t = r->tunables;
+	struct spm_policy a;
+	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+
+	BUILD_BUG_ON(SPM_TUNABLE_INHERIT != SPM_POLICY_INHERIT);
+	BUILD_BUG_ON(SPM_COW_AUTO != SPM_COW_SIZE_AUTO);
+	BUILD_BUG_ON(SPM_GRAIN_AUTO != SPM_DIRTY_GRAIN_AUTO);
+	if (err)
+		return err;
+	if (a.flags ||
+	    spm_tune(a.pg_ps_enabled, 0, 1, &t.superpages) ||
+	    spm_tune(a.populate_threshold, 1, SPM_SLOT_PAGES,
+		     &t.populate_threshold) ||
+	    spm_tune(a.dirty_threshold, 0, SPM_SLOT_PAGES - 1,
+		     &t.dirty_threshold) ||
+	    spm_tune(a.prefault_pages, 0, SPM_PREFAULT_MAX,
+		     &t.prefault_pages) ||
+	    spm_tune(a.cow_size, 0, SPM_COW_SIZE_AUTO, &t.cow_size) ||
+	    spm_tune(a.dirty_grain, 0, SPM_DIRTY_GRAIN_AUTO, &t.dirty_grain))
+		return -EINVAL;
+	if (!write)
+		return -EBADF;
+	WRITE_ONCE(r->tunables.superpages, t.superpages);
+	WRITE_ONCE(r->tunables.populate_threshold, t.populate_threshold);
+	WRITE_ONCE(r->tunables.dirty_threshold, t.dirty_threshold);
+	WRITE_ONCE(r->tunables.prefault_pages, t.prefault_pages);
+	WRITE_ONCE(r->tunables.cow_size, t.cow_size);
+	WRITE_ONCE(r->tunables.dirty_grain, t.dirty_grain);
+	return 0;
+}
+
+static int spm_ioc_get_policy(struct spm_region *r, void __user *arg)
+{
+	const struct spm_tunables *t = &r->tunables;
+	struct spm_policy a;
+	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+
+	if (err)
+		return err;
+	if (a.flags & ~SPM_POLICY_EFFECTIVE)
+		return -EINVAL;
+	a.pg_ps_enabled = READ_ONCE(t->superpages);
+	a.populate_threshold = READ_ONCE(t->populate_threshold);
+	a.dirty_threshold = READ_ONCE(t->dirty_threshold);
+	a.prefault_pages = READ_ONCE(t->prefault_pages);
+	a.cow_size = READ_ONCE(t->cow_size);
+	a.dirty_grain = READ_ONCE(t->dirty_grain);
+	if (a.flags & SPM_POLICY_EFFECTIVE) {
+		a.pg_ps_enabled = spm_region_superpages(r);
+		a.populate_threshold = spm_region_tunable(r, populate_threshold);
+		a.dirty_threshold = spm_region_tunable(r, dirty_threshold);
+		a.prefault_pages = spm_region_tunable(r, prefault_pages);
+		a.cow_size = spm_region_tunable(r, cow_size);
+		a.dirty_grain = spm_region_tunable(r, dirty_grain);
+	}
+	return spm_copy_out(arg, &a, sizeof(a), a.argsz);
+}
+
+#define SPM_SCAN_FLAGS	(SPM_SCAN_BY_OFFSET | SPM_SCAN_CLEAR | SPM_SCAN_BITMAP)
+
+/* Take the request; what the answer goes to is written once, to see that it can be. */
+static int spm_scan_in(struct spm_scan *a, u32 flags, void __user *arg)
+{
+	int err = spm_copy_in(a, sizeof(*a), sizeof(*a), arg);
+
+	if (err)
+		return err;
+	if (a->flags & ~flags || a->pad ||
+	    (!(a->flags & SPM_SCAN_SINCE) && a->since) ||
+	    (a->flags & SPM_SCAN_BITMAP && a->vec_len % sizeof(u64)))
+		return -EINVAL;
+	return spm_copy_out(arg, a, sizeof(*a), a->argsz);
+}
+
+/* Another region that this one has parted from. */
+static int spm_scan_since(struct spm_region *r, struct spm_scan *a)
+{
+	CLASS(fd, f)(a->since);
+	struct spm_region *since;
+
+	if (fd_empty(f))
+		return -EBADF;
+	if (fd_file(f)->f_op != &spm_fops || a->flags & SPM_SCAN_CLEAR ||
+	    !(a->flags & SPM_SCAN_BY_OFFSET))
+		return -EINVAL;
+	since = fd_file(f)->private_data;
+	if (since->object->family != r->object->family)
+		return -EINVAL;
+	return spm_get_dirty(r, a, since, false);
+}
+
+static int spm_ioc_get_dirty(struct spm_region *r, void __user *arg, bool write)
+{
+	struct spm_scan a;
+	int err = spm_scan_in(&a, SPM_SCAN_FLAGS | SPM_SCAN_SINCE, arg);
+
+	if (err)
+		return err;
+	if (a.flags & SPM_SCAN_SINCE)
+		err = spm_scan_since(r, &a);
+	else
+		err = spm_get_dirty(r, &a, NULL, write);
+	return err ?: spm_copy_out(arg, &a, sizeof(a), a.argsz);
+}
+
+static int spm_ioc_get_referenced(struct spm_region *r, void __user *arg,
+				  bool write)
+{
+	struct spm_scan a;
+	int err = spm_scan_in(&a, SPM_SCAN_FLAGS, arg);
+
+	if (!err)
+		err = spm_get_referenced(r, &a, write);
+	return err ?: spm_copy_out(arg, &a, sizeof(a), a.argsz);
+}
+
 static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct spm_region *r = file->private_data;
@@ -267,6 +403,14 @@ static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return spm_ioc_stats(r, p);
 	case SPM_IOC_SNAPSHOT:
 		return spm_ioc_snapshot(r, p, file->f_mode & FMODE_READ);
+	case SPM_IOC_SET_POLICY:
+		return spm_ioc_set_policy(r, p, write);
+	case SPM_IOC_GET_POLICY:
+		return spm_ioc_get_policy(r, p);
+	case SPM_IOC_GET_DIRTY:
+		return spm_ioc_get_dirty(r, p, write);
+	case SPM_IOC_GET_REFERENCED:
+		return spm_ioc_get_referenced(r, p, write);
 	default:
 		return -ENOTTY;
 	}

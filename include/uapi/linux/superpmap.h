@@ -342,8 +342,7 @@ struct spm_page_range {
  * @pages:	out: pages in the answer
  *
  * By address, every page of the range must belong to a mapping of this region
- * (else ENOMEM).  By offset, pages beyond the size of the region are never in
- * the answer.  Ranges come in order, adjacent ones are one.  In a bitmap, page k
+ * (else ENOMEM).  Pages beyond the size of the region are never in the answer.  Ranges come in order, adjacent ones are one.  In a bitmap, page k
  * after @start is bit k % 8 of byte k / 8.
  *
  * GET_DIRTY tells which pages were stored to since they were last cleared:
@@ -351,8 +350,8 @@ struct spm_page_range {
  * was discarded since then is in the answer, too.  With SPM_SCAN_CLEAR, each
  * page of the answer is clean from then on, in the same step: a store is in
  * this answer or in a later one, never in none.  What does not fit into the
- * answer is not cleared, and when the answer cannot be written (EFAULT), it is
- * dirty again.  Superpages stay: a slot that is dirty costs one write protection
+ * answer is not cleared, and what cannot be written there is dirty again; EFAULT
+ * comes back if that was nothing at all, else @next says where it stopped.  Superpages stay: a slot that is dirty costs one write protection
  * a mapping, a clean one nothing.  The first store to a 2 MB entry after that
  * makes one page dirty, or all 512: see dirty_grain in struct spm_policy.  Pages
  * that somebody holds for I/O stay dirty until a clear that comes after that.
@@ -366,7 +365,7 @@ struct spm_page_range {
  *
  * GET_REFERENCED tells which pages were touched, by accessed bits of page-table
  * entries: by address those of the caller's mapping, by offset those of all
- * mappings of the region.  With SPM_SCAN_CLEAR these are cleared, without a TLB
+ * shared mappings of the region, in any process.  With SPM_SCAN_CLEAR these are cleared, without a TLB
  * flush: a page that is touched all the time may be missing from the next
  * answer.  The one bit of a 2 MB entry stands for all its 512 pages; it is
  * cleared when one of them, which the slot's number chooses, is in the range.
