@@ -41,6 +41,7 @@ static struct spm_object *spm_track_below(const struct spm_object *obj,
 	}
 	if (end - start < SPM_SLOT_PAGES)
 		bitmap_clear(open, end - start, SPM_SLOT_PAGES - (end - start));
+	/* Likewise. */
 	return smp_load_acquire(&obj->backing);
 }
 

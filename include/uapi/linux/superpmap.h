@@ -342,8 +342,9 @@ struct spm_page_range {
  * @pages:	out: pages in the answer
  *
  * By address, every page of the range must belong to a mapping of this region
- * (else ENOMEM).  Pages beyond the size of the region are never in the answer.  Ranges come in order, adjacent ones are one.  In a bitmap, page k
- * after @start is bit k % 8 of byte k / 8.
+ * (else ENOMEM).  Pages beyond the size of the region are never in the answer.
+ * Ranges come in order, adjacent ones are one.  In a bitmap, page k after @start
+ * is bit k % 8 of byte k / 8.
  *
  * GET_DIRTY tells which pages were stored to since they were last cleared:
  * of the region, or, by address, what a private mapping stored to.  A page that
@@ -351,12 +352,13 @@ struct spm_page_range {
  * page of the answer is clean from then on, in the same step: a store is in
  * this answer or in a later one, never in none.  What does not fit into the
  * answer is not cleared, and what cannot be written there is dirty again; EFAULT
- * comes back if that was nothing at all, else @next says where it stopped.  Superpages stay: a slot that is dirty costs one write protection
- * a mapping, a clean one nothing.  The first store to a 2 MB entry after that
- * makes one page dirty, or all 512: see dirty_grain in struct spm_policy.  Pages
- * that somebody holds for I/O stay dirty until a clear that comes after that.
- * Before anything was cleared, the answer is what was ever stored to; what was
- * dirty in the source of a snapshot at that moment is dirty in the snapshot.
+ * comes back if that was nothing at all, else @next says where it stopped.
+ * Superpages stay: a slot that is dirty costs one write protection a mapping, a
+ * clean one nothing.  The first store to a 2 MB entry after that makes one page
+ * dirty, or all 512: see dirty_grain in struct spm_policy.  Pages that somebody
+ * holds for I/O stay dirty until a clear that comes after that.  Before anything
+ * was cleared, the answer is what was ever stored to; what was dirty in the
+ * source of a snapshot at that moment is dirty in the snapshot.
  *
  * With SPM_SCAN_SINCE, GET_DIRTY tells which pages changed since this region,
  * or what it is a snapshot of, and the region @since parted, by one being made as
