@@ -54,6 +54,9 @@ static void spm_verify_reserv(struct spm_verify *v,
 	if (!bitmap_subset(rv->dirty, rv->popmap, SPM_SLOT_PAGES))
 		spm_differ(v, "region %u slot %lu: a page is dirty but not populated",
 			   region, rv->index);
+	if (!bitmap_subset(rv->dirty, rv->used, SPM_SLOT_PAGES))
+		spm_differ(v, "region %u slot %lu: a page is dirty but was never used",
+			   region, rv->index);
 	if (!pop)
 		spm_differ(v, "region %u slot %lu: empty reservation kept",
 			   region, rv->index);
@@ -78,6 +81,8 @@ static bool spm_verify_pte(struct spm_verify *v, struct spm_object *obj,
 		what = "is writable, but the page is a backing object's";
 	else if (pte->writable && !spm_reserv_dirty(rv, i))
 		what = "is writable, but the page is not recorded dirty";
+	else if (pte->dirty && !spm_reserv_dirty(rv, i))
+		what = "has a dirty bit, but the page is not recorded dirty";
 	else if (pte->huge && (!pl->fits || spm_reserv_loose(rv) ||
 			       rv != spm_object_whole(obj, pl->slot)))
 		what = "is a 2 MB entry where none may be";
