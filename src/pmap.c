@@ -538,7 +538,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_rmap_remove_all);
  * Clean pages between two dirty ones, up to which one walk of the reverse map
  * for both is cheaper than two.
  */
-#define SPM_WRPROTECT_GAP 64U
+#define SPM_WRPROTECT_GAP 8U
 
 /*
  * By the dirty rule, only entries of dirty pages can be writable: walk these, in
@@ -624,18 +624,23 @@ unsigned int spm_rmap_clear_modify(struct spm_rmap *rmap, struct spm_reserv *rv,
 				   unsigned int first, unsigned int end)
 {
 	unsigned int i = first, kept = 0;
-	bool held;
 
 	if (find_next_bit(rv->dirty, end, first) >= end)
 		return 0;
 	spm_rmap_remove_write(rmap, rv);
 	smp_mb(); /* the write protection before the references */
-	held = !spm_reserv_loose(rv) && spm_reserv_held(rv, first);
+	if (!spm_reserv_loose(rv)) {
+		if (spm_reserv_held(rv, first))
+			return bitmap_weight(rv->dirty, end) -
+			       bitmap_weight(rv->dirty, first);
+		spm_reserv_clear_dirty(rv, first, end);
+		return 0;
+	}
 	for_each_set_bit_from(i, rv->dirty, end) {
-		if (held || (spm_reserv_loose(rv) && spm_reserv_held(rv, i)))
+		if (spm_reserv_held(rv, i))
 			kept++;
 		else
-			spm_reserv_clear_dirty(rv, i);
+			spm_reserv_clear_dirty(rv, i, i + 1);
 	}
 	return kept;
 }

@@ -400,7 +400,10 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 		return;
 	if (spm_reserv_full(rv))
 		spm_count_n(c, reserv_fullpop, -(long)!spm_reserv_loose(rv));
-	spm_reserv_clear_dirty(rv, i);
+	if (__test_and_clear_bit(i, rv->dirty)) {
+		rv->ndirty--;
+		spm_count_n(c, dirty, -1);
+	}
 	__clear_bit(i, rv->popmap);
 	rv->popcnt--;
 	spm_reserv_drop_page(rv, i);
@@ -443,18 +446,21 @@ void spm_reserv_set_all_dirty(struct spm_reserv *rv)
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_set_all_dirty);
 
 /**
- * spm_reserv_clear_dirty() - record one page clean
- * @rv:	reservation
- * @i:	index of a page
+ * spm_reserv_clear_dirty() - record pages clean
+ * @rv:		reservation
+ * @first:	first page
+ * @end:	one past the last
  *
- * Context: slot lock held.  No entry may allow writing to the page.
+ * Context: slot lock held.  No entry may allow writing to them.
  */
-void spm_reserv_clear_dirty(struct spm_reserv *rv, unsigned int i)
+void spm_reserv_clear_dirty(struct spm_reserv *rv, unsigned int first,
+			    unsigned int end)
 {
-	if (!__test_and_clear_bit(i, rv->dirty))
-		return;
-	rv->ndirty--;
-	spm_count_n(rv->owner->counters, dirty, -1);
+	unsigned int before = rv->ndirty;
+
+	bitmap_clear(rv->dirty, first, end - first);
+	rv->ndirty = bitmap_weight(rv->dirty, SPM_SLOT_PAGES);
+	spm_count_n(rv->owner->counters, dirty, (long)rv->ndirty - before);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_clear_dirty);
 

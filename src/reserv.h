@@ -121,7 +121,8 @@ bool spm_reserv_pinned(const struct spm_reserv *rv);
 bool spm_reserv_held(const struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_dirty(struct spm_reserv *rv, unsigned int i);
 void spm_reserv_set_all_dirty(struct spm_reserv *rv);
-void spm_reserv_clear_dirty(struct spm_reserv *rv, unsigned int i);
+void spm_reserv_clear_dirty(struct spm_reserv *rv, unsigned int first,
+			    unsigned int end);
 
 #if IS_ENABLED(CONFIG_KUNIT)
 struct folio *spm_folio_alloc(gfp_t gfp, int order, struct vm_area_struct *vma,

@@ -55,6 +55,7 @@ struct spm_scan_ops {
  * @region:	of the descriptor
  * @since:	parted from which region, or NULL
  * @clear:	forget what is in the answer
+ * @learn:	see spm_track_clear()
  * @write:	the descriptor is open for writing
  * @next:	number of the page where the answer ends
  * @ans:	the answer
@@ -64,6 +65,7 @@ struct spm_scanner {
 	struct spm_region *region;
 	struct spm_region *since;
 	bool clear;
+	bool learn;
 	bool write;
 	u64 next;
 	struct spm_answer ans;
@@ -83,6 +85,7 @@ static void spm_dirty_bits(struct spm_scanner *s, const struct spm_piece *p,
 		spm_track_dirty(p->obj, index, bits);
 }
 
+/* Lock a slot, of which @slot, if there is one, is the object's own. */
 static int spm_dirty_lock(struct spm_scanner *s, const struct spm_piece *p,
 			  struct spm_slot *slot, struct mutex *lock)
 {
@@ -103,33 +106,37 @@ static int spm_dirty_slot(struct spm_scanner *s, const struct spm_piece *p,
 			  pgoff_t index, unsigned int lo, unsigned int hi,
 			  u64 page)
 {
-	bool learn = spm_region_tunable(s->region, dirty_grain) ==
-		     SPM_GRAIN_AUTO;
-	struct mutex *lock = spm_object_find_lock(p->obj, index);
 	struct spm_slot *slot = spm_object_find_slot(p->obj, index);
 	DECLARE_BITMAP(bits, SPM_SLOT_PAGES);
-	int err = 0;
+	struct mutex *lock;
+	bool clean;
+	int err;
 
-	/* Where nobody in the family has a slot, nothing shows. */
-	if (!lock || (!slot && !READ_ONCE(p->obj->backing)))
+	/* Nothing shows. */
+	if (!slot && !READ_ONCE(p->obj->backing))
 		return hi;
 	if (s->clear && !slot)
 		slot = spm_object_slot(p->obj, index, 0);
 	if (s->clear && !slot)
 		return -ENOMEM;
+	lock = slot ? slot->lock : spm_object_find_lock(p->obj, index);
 	err = spm_dirty_lock(s, p, slot, lock);
 	if (err)
 		return err;
-	spm_dirty_bits(s, p, index, bits);
-	hi = spm_answer_fits(&s->ans, page, bits, lo, hi);
-	if (s->clear && lo < hi)
-		err = spm_track_clear(p->obj, slot, lo, hi, learn);
+	clean = slot && !s->since && spm_track_clean(slot);
+	if (!clean) {
+		spm_dirty_bits(s, p, index, bits);
+		hi = spm_answer_fits(&s->ans, page, bits, lo, hi);
+		if (s->clear && lo < hi)
+			err = spm_track_clear(p->obj, slot, lo, hi, s->learn);
+	}
 	mutex_unlock(lock);
 	if (s->since)
 		mutex_unlock(&p->obj->family->lock);
 	if (err)
 		return err;
-	spm_answer_add(&s->ans, page, bits, lo, hi);
+	if (!clean)
+		spm_answer_add(&s->ans, page, bits, lo, hi);
 	return hi;
 }
 
@@ -498,6 +505,7 @@ int spm_get_dirty(struct spm_region *r, struct spm_scan *a,
 		.region = r,
 		.since = since,
 		.clear = a->flags & SPM_SCAN_CLEAR,
+		.learn = spm_region_tunable(r, dirty_grain) == SPM_GRAIN_AUTO,
 		.write = write,
 	};
 

@@ -105,6 +105,18 @@ void spm_track_dirty(struct spm_object *obj, pgoff_t index, unsigned long *out)
 EXPORT_SYMBOL_IF_KUNIT(spm_track_dirty);
 
 /**
+ * spm_track_clean() - is it certain, at a glance, that nothing of a slot is dirty?
+ * @slot:	of the object at the top of the chain
+ *
+ * Return: true if spm_track_dirty() would find nothing, and the slot is watched.
+ */
+bool spm_track_clean(const struct spm_slot *slot)
+{
+	return slot->watched && !slot->changed &&
+	       (!slot->reserv || !slot->reserv->ndirty);
+}
+
+/**
  * spm_track_watched() - was a slot ever cleared, as its object sees it?
  * @obj:	top of the chain
  * @index:	slot
@@ -192,6 +204,10 @@ int spm_track_clear(struct spm_object *obj, struct spm_slot *slot,
 	slot->watched = true;
 	if (slot->changed)
 		bitmap_clear(slot->changed, lo, hi - lo);
+	if (slot->changed && bitmap_empty(slot->changed, SPM_SLOT_PAGES)) {
+		bitmap_free(slot->changed);
+		slot->changed = NULL;
+	}
 	if (!rv || !rv->ndirty)
 		return 0;
 	ndirty = rv->ndirty;
@@ -328,7 +344,7 @@ void spm_track_overrule(const struct spm_slot *above, struct spm_slot *slot)
 		return;
 	for_each_set_bit(i, rv->dirty, SPM_SLOT_PAGES)
 		if (!above->changed || !test_bit(i, above->changed))
-			spm_reserv_clear_dirty(rv, i);
+			spm_reserv_clear_dirty(rv, i, i + 1);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_track_overrule);
 
@@ -369,7 +385,7 @@ int spm_track_copy(struct spm_slot *slot, struct spm_object *from)
 		if (!spm_reserv_populated(rv, i))
 			continue;
 		if (!test_bit(i, dirty))
-			spm_reserv_clear_dirty(rv, i);
+			spm_reserv_clear_dirty(rv, i, i + 1);
 		else
 			spm_reserv_set_dirty(rv, i);
 		__clear_bit(i, dirty);
