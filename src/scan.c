@@ -36,15 +36,31 @@ struct spm_piece {
 };
 
 /**
+ * struct spm_part - the part of a piece that lies in one slot
+ * @index:	of the slot
+ * @slot:	of the piece's object, or NULL
+ * @lo:		first page, by index in the slot
+ * @hi:		one past the last
+ * @page:	number of page @lo in the answer
+ */
+struct spm_part {
+	pgoff_t index;
+	struct spm_slot *slot;
+	unsigned int lo;
+	unsigned int hi;
+	u64 page;
+};
+
+/**
  * struct spm_scan_ops - one kind of scan
- * @slot:	look at the pages [@lo, @hi) of a slot, and add them to the answer
- *		and clear them up to where that is full; returns a negative
- *		errno, or where it stopped
+ * @slot:	look at the pages of a part, and add them to the answer and clear
+ *		them up to where that is full; returns a negative errno, or
+ *		where it stopped
  * @undo:	pages [@lo, @hi) were cleared, but nobody was told; or NULL
  */
 struct spm_scan_ops {
 	int (*slot)(struct spm_scanner *s, const struct spm_piece *p,
-		    pgoff_t index, unsigned int lo, unsigned int hi, u64 page);
+		    const struct spm_part *part);
 	void (*undo)(const struct spm_piece *p, pgoff_t index, unsigned int lo,
 		     unsigned int hi);
 };
@@ -103,11 +119,12 @@ static int spm_dirty_lock(struct spm_scanner *s, const struct spm_piece *p,
 }
 
 static int spm_dirty_slot(struct spm_scanner *s, const struct spm_piece *p,
-			  pgoff_t index, unsigned int lo, unsigned int hi,
-			  u64 page)
+			  const struct spm_part *part)
 {
-	struct spm_slot *slot = spm_object_find_slot(p->obj, index);
+	unsigned int lo = part->lo, hi = part->hi;
 	DECLARE_BITMAP(bits, SPM_SLOT_PAGES);
+	struct spm_slot *slot = part->slot;
+	pgoff_t index = part->index;
 	struct mutex *lock;
 	bool clean;
 	int err;
@@ -126,7 +143,7 @@ static int spm_dirty_slot(struct spm_scanner *s, const struct spm_piece *p,
 	clean = slot && !s->since && spm_track_clean(slot);
 	if (!clean) {
 		spm_dirty_bits(s, p, index, bits);
-		hi = spm_answer_fits(&s->ans, page, bits, lo, hi);
+		hi = spm_answer_fits(&s->ans, part->page, bits, lo, hi);
 		if (s->clear && lo < hi)
 			err = spm_track_clear(p->obj, slot, lo, hi, s->learn);
 	}
@@ -136,7 +153,7 @@ static int spm_dirty_slot(struct spm_scanner *s, const struct spm_piece *p,
 	if (err)
 		return err;
 	if (!clean)
-		spm_answer_add(&s->ans, page, bits, lo, hi);
+		spm_answer_add(&s->ans, part->page, bits, lo, hi);
 	return hi;
 }
 
@@ -260,20 +277,21 @@ static int spm_age_slot_once(struct spm_scanner *s, const struct spm_piece *p,
  * touched in between may be missing from the answer, and look cold.
  */
 static int spm_age_slot(struct spm_scanner *s, const struct spm_piece *p,
-			pgoff_t index, unsigned int lo, unsigned int hi,
-			u64 page)
+			const struct spm_part *part)
 {
+	unsigned int lo = part->lo, hi = part->hi;
 	bool once = spm_answer_roomy(&s->ans);
 	DECLARE_BITMAP(bits, SPM_SLOT_PAGES) = { };
 	int err;
 
-	err = spm_age_slot_once(s, p, index, lo, hi, s->clear && once, bits);
+	err = spm_age_slot_once(s, p, part->index, lo, hi, s->clear && once,
+				bits);
 	if (err)
 		return err;
-	hi = spm_answer_fits(&s->ans, page, bits, lo, hi);
-	spm_answer_add(&s->ans, page, bits, lo, hi);
+	hi = spm_answer_fits(&s->ans, part->page, bits, lo, hi);
+	spm_answer_add(&s->ans, part->page, bits, lo, hi);
 	if (s->clear && !once)
-		err = spm_age_slot_once(s, p, index, lo, hi, true, bits);
+		err = spm_age_slot_once(s, p, part->index, lo, hi, true, bits);
 	return err ?: hi;
 }
 
@@ -309,31 +327,37 @@ static void spm_scan_undo(struct spm_scanner *s, const struct spm_piece *p)
 	spm_answer_retract(&s->ans);
 }
 
-/* Slots that nobody ever had are passed over at once. */
+/*
+ * Slots that nobody ever had are passed over at once.  Without a backing, those
+ * of the object are all; it has them all still if it gets one meanwhile.
+ */
 static int spm_scan_slots(struct spm_scanner *s, const struct spm_piece *p)
 {
-	struct mutex *lock;
+	bool own = !READ_ONCE(p->obj->backing);
+	struct xarray *xa = own ? &p->obj->slots : &p->obj->family->locks;
 	unsigned long index;
+	void *entry;
 	int stop, err;
 
 	if (p->first >= p->end)
 		return 0;
-	xa_for_each_range(&p->obj->family->locks, index, lock,
-			  p->first >> SPM_SLOT_SHIFT,
+	xa_for_each_range(xa, index, entry, p->first >> SPM_SLOT_SHIFT,
 			  (p->end - 1) >> SPM_SLOT_SHIFT) {
 		pgoff_t start = index << SPM_SLOT_SHIFT;
-		unsigned int lo = p->first > start ? p->first - start : 0;
-		unsigned int hi = min(p->end - start, (pgoff_t)SPM_SLOT_PAGES);
-		u64 page = p->page + (start + lo - p->first);
+		struct spm_part part = { .index = index };
 
-		err = spm_answer_ready(&s->ans, page);
+		part.slot = own ? entry : spm_object_find_slot(p->obj, index);
+		part.lo = p->first > start ? p->first - start : 0;
+		part.hi = min(p->end - start, (pgoff_t)SPM_SLOT_PAGES);
+		part.page = p->page + (start + part.lo - p->first);
+		err = spm_answer_ready(&s->ans, part.page);
 		if (err)
 			return err;
-		stop = s->ops->slot(s, p, index, lo, hi, page);
+		stop = s->ops->slot(s, p, &part);
 		if (stop < 0)
 			return stop;
-		s->next = page + (stop - lo);
-		if (stop < hi)
+		s->next = part.page + (stop - part.lo);
+		if (stop < part.hi)
 			return 1;
 		if (fatal_signal_pending(current))
 			return -EINTR;
