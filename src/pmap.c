@@ -67,19 +67,25 @@ EXPORT_SYMBOL_IF_KUNIT(spm_pmap_init);
 
 /*
  * The one place that changes the shadow, so that the gauge of live superpages
- * always is the number of 2 MB states.
+ * always is the number of 2 MB states.  An element that is not there stands for
+ * SPM_PMD_NONE, and nothing else is ever stored then: replacing takes no memory.
  */
 static void spm_pmap_set(struct spm_pmap *pm, pgoff_t slot,
 			 enum spm_pmd_state new)
 {
-	enum spm_pmd_state old = spm_pmap_shadow(pm, slot);
+	XA_STATE(xas, &pm->shadow, slot);
+	enum spm_pmd_state old;
+	void *entry;
 
-	if (old == new)
-		return;
-	/* Replaces a value that is there: takes no memory, cannot fail. */
-	xa_store(&pm->shadow, slot, xa_mk_value(new), GFP_ATOMIC);
-	spm_count_n(pm->owner->counters, live,
-		    spm_pmd_is_2m(new) - spm_pmd_is_2m(old));
+	xas_lock(&xas);
+	entry = xas_load(&xas);
+	old = entry ? xa_to_value(entry) : SPM_PMD_NONE;
+	if (old != new)
+		xas_store(&xas, xa_mk_value(new));
+	xas_unlock(&xas);
+	if (spm_pmd_is_2m(new) != spm_pmd_is_2m(old))
+		spm_count_n(pm->owner->counters, live,
+			    spm_pmd_is_2m(new) - spm_pmd_is_2m(old));
 }
 
 /**

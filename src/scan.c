@@ -143,7 +143,8 @@ static int spm_dirty_slot(struct spm_scanner *s, const struct spm_piece *p,
 	clean = slot && !s->since && spm_track_clean(slot);
 	if (!clean) {
 		spm_dirty_bits(s, p, index, bits);
-		hi = spm_answer_fits(&s->ans, part->page, bits, lo, hi);
+		if (!spm_answer_roomy(&s->ans))
+			hi = spm_answer_fits(&s->ans, part->page, bits, lo, hi);
 		if (s->clear && lo < hi)
 			err = spm_track_clear(p->obj, slot, lo, hi, s->learn);
 	}
