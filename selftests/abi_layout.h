@@ -95,11 +95,46 @@ SPM_AT(spm_stats, forks, 320);
 SPM_AT(spm_stats, collapses, 328);
 SPM_AT(spm_stats, objects, 336);
 SPM_AT(spm_stats, links, 344);
-SPM_SIZE(spm_stats, 352);
+SPM_AT(spm_stats, cleared, 352);
+SPM_AT(spm_stats, wrprotects, 360);
+SPM_AT(spm_stats, kept_dirty, 368);
+SPM_AT(spm_stats, gone, 376);
+SPM_AT(spm_stats, grain_2m, 384);
+SPM_AT(spm_stats, grain_4k, 392);
+SPM_AT(spm_stats, accessed, 400);
+SPM_AT(spm_stats, accessed_cleared, 408);
+SPM_SIZE(spm_stats, 416);
 
 SPM_AT(spm_snapshot, argsz, 0);
 SPM_AT(spm_snapshot, flags, 4);
 SPM_SIZE(spm_snapshot, 8);
+
+SPM_AT(spm_policy, argsz, 0);
+SPM_AT(spm_policy, flags, 4);
+SPM_AT(spm_policy, pg_ps_enabled, 8);
+SPM_AT(spm_policy, populate_threshold, 12);
+SPM_AT(spm_policy, dirty_threshold, 16);
+SPM_AT(spm_policy, prefault_pages, 20);
+SPM_AT(spm_policy, cow_size, 24);
+SPM_AT(spm_policy, dirty_grain, 28);
+SPM_SIZE(spm_policy, 32);
+
+SPM_AT(spm_page_range, start, 0);
+SPM_AT(spm_page_range, end, 8);
+SPM_SIZE(spm_page_range, 16);
+
+SPM_AT(spm_scan, argsz, 0);
+SPM_AT(spm_scan, flags, 4);
+SPM_AT(spm_scan, start, 8);
+SPM_AT(spm_scan, len, 16);
+SPM_AT(spm_scan, vec, 24);
+SPM_AT(spm_scan, vec_len, 32);
+SPM_AT(spm_scan, since, 40);
+SPM_AT(spm_scan, pad, 44);
+SPM_AT(spm_scan, next, 48);
+SPM_AT(spm_scan, count, 56);
+SPM_AT(spm_scan, pages, 64);
+SPM_SIZE(spm_scan, 72);
 
 /* Command numbers hold the size of what they were published with. */
 _Static_assert(SPM_IOC_INFO == 0xc040b900, "number of INFO");
@@ -108,5 +143,9 @@ _Static_assert(SPM_IOC_ADVISE == 0x4020b902, "number of ADVISE");
 _Static_assert(SPM_IOC_MINCORE == 0x4020b903, "number of MINCORE");
 _Static_assert(SPM_IOC_STATS == 0xb904, "number of STATS");
 _Static_assert(SPM_IOC_SNAPSHOT == 0x4008b905, "number of SNAPSHOT");
+_Static_assert(SPM_IOC_SET_POLICY == 0x4020b906, "number of SET_POLICY");
+_Static_assert(SPM_IOC_GET_POLICY == 0xc020b907, "number of GET_POLICY");
+_Static_assert(SPM_IOC_GET_DIRTY == 0xc048b908, "number of GET_DIRTY");
+_Static_assert(SPM_IOC_GET_REFERENCED == 0xc048b909, "number of GET_REFERENCED");
 
 #endif /* SPM_ABI_LAYOUT_H */
