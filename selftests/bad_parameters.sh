@@ -160,6 +160,12 @@ done
 for value in 2 -1 maybe 99; do
 	refused_write pg_ps_enabled "$value"
 done
+for value in 8K 2m "" 1; do
+	refused_write dirty_grain "$value"
+done
+for value in 4K 2M auto; do
+	accepted dirty_grain $value
+done
 accepted populate_threshold 512
 accepted populate_threshold 1
 accepted dirty_threshold 511
@@ -177,7 +183,8 @@ rmmod superpmap
 result $? "unloads"
 insmod "$MODULE"
 result $? "loads with defaults after all this"
-for pair in pg_ps_enabled=Y populate_threshold=512 dirty_threshold=511 prefault_pages=4 regions=64M; do
+for pair in pg_ps_enabled=Y populate_threshold=512 dirty_threshold=511 prefault_pages=4 regions=64M \
+	cow_size=4K dirty_grain=4K; do
 	[ "$(cat $SYS/parameters/"${pair%%=*}")" = "${pair#*=}" ]
 	result $? "default: $pair"
 done

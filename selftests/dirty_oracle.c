@@ -203,22 +203,6 @@ static long lost(void)
 	return n;
 }
 
-static void set_grain(unsigned int grain)
-{
-	struct spm_policy p = {
-		.argsz = sizeof(p),
-		.pg_ps_enabled = SPM_POLICY_KEEP,
-		.populate_threshold = SPM_POLICY_KEEP,
-		.dirty_threshold = SPM_POLICY_KEEP,
-		.prefault_pages = SPM_POLICY_KEEP,
-		.cow_size = SPM_POLICY_KEEP,
-		.dirty_grain = grain,
-	};
-
-	if (ioctl(region, SPM_IOC_SET_POLICY, &p))
-		spm_die("SET_POLICY");
-}
-
 static double seconds(void)
 {
 	const char *s = getenv("SPM_ORACLE_SECONDS");
@@ -259,7 +243,7 @@ TEST_F_TIMEOUT(spm, every_store_is_in_an_answer, 100000)
 		rounds++;
 		if (lost() || spm_now() > end)
 			atomic_store(&o->over, 1);
-		set_grain(rounds % 3);
+		ASSERT_EQ(0, spm_policy_set(region, "dirty_grain", rounds % 3));
 		if (spm_now() > told + 10) {
 			told = spm_now();
 			spm_note("%u rounds, %lu answers, %lu stores", rounds,

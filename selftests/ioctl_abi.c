@@ -26,6 +26,8 @@ struct command {
 		struct spm_mincore mincore;
 		struct spm_stats stats;
 		struct spm_snapshot snapshot;
+		struct spm_policy policy;
+		struct spm_scan scan;
 		uint32_t argsz;
 		struct {
 			uint32_t argsz_, flags;
@@ -34,9 +36,27 @@ struct command {
 	};
 };
 
-#define NR_COMMANDS	6
+#define NR_COMMANDS	10
 
 static unsigned char vec[SPM_SLOT_PAGES];
+
+static void command_policy(struct command *c)
+{
+	c->size = sizeof(c->policy);
+	memset(&c->policy, 0xff, c->size);
+	c->flags = 0;
+}
+
+static void command_scan(struct command *c, char *map)
+{
+	static uint64_t bits[SPM_SLOT_PAGES];
+
+	c->size = sizeof(c->scan);
+	c->scan.start = (uintptr_t)map;
+	c->scan.len = SPM_SLOT;
+	c->scan.vec = (uintptr_t)bits;
+	c->scan.vec_len = 256;
+}
 
 static void command(struct command *c, int i, char *map)
 {
@@ -75,6 +95,26 @@ static void command(struct command *c, int i, char *map)
 		c->size = sizeof(c->stats);
 		c->min = offsetof(struct spm_stats, cow_copied);
 		break;
+	case 5:
+		c->name = "SET_POLICY";
+		c->nr = SPM_IOC_SET_POLICY;
+		command_policy(c);
+		break;
+	case 6:
+		c->name = "GET_POLICY";
+		c->nr = SPM_IOC_GET_POLICY;
+		command_policy(c);
+		break;
+	case 7:
+		c->name = "GET_DIRTY";
+		c->nr = SPM_IOC_GET_DIRTY;
+		command_scan(c, map);
+		break;
+	case 8:
+		c->name = "GET_REFERENCED";
+		c->nr = SPM_IOC_GET_REFERENCED;
+		command_scan(c, map);
+		break;
 	default:
 		c->name = "SNAPSHOT";
 		c->nr = SPM_IOC_SNAPSHOT;
@@ -84,6 +124,22 @@ static void command(struct command *c, int i, char *map)
 	c->argsz = c->size;
 	if (!c->min)
 		c->min = c->size;
+}
+
+/* The flags that there are. */
+static bool known_flag(const struct command *c, int bit)
+{
+	switch (c->nr) {
+	case SPM_IOC_ADVISE:
+	case SPM_IOC_STATS:
+	case SPM_IOC_SNAPSHOT:
+	case SPM_IOC_GET_POLICY:
+		return bit == 0;
+	case SPM_IOC_GET_DIRTY:
+	case SPM_IOC_GET_REFERENCED:
+		return bit <= 2;
+	}
+	return false;
 }
 
 /* 0 or -errno; a new descriptor is closed. */
@@ -171,10 +227,7 @@ TEST_F(spm, unknown_flags)
 	for (i = 0; i < NR_COMMANDS; i++) {
 		for (bit = 0; bit < 32; bit++) {
 			command(&c, i, map);
-			/* the flags that there are */
-			if (!bit && (c.nr == SPM_IOC_ADVISE ||
-				     c.nr == SPM_IOC_STATS ||
-				     c.nr == SPM_IOC_SNAPSHOT))
+			if (known_flag(&c, bit))
 				continue;
 			c.flags = 1U << bit;
 			ASSERT_EQ(-EINVAL, call(fd, &c)) {
@@ -207,12 +260,13 @@ TEST_F(spm, padding_and_unknown_values)
 		ASSERT_EQ(-1, ioctl(fd, SPM_IOC_INFO, &info));
 		ASSERT_EQ(EINVAL, errno);
 	}
-	for (adv = 5; adv; adv <<= 1) {
+	for (adv = 6; adv; adv <<= 1) {
 		ASSERT_EQ(-EINVAL, spm_advise(fd, map, SPM_SLOT, adv));
 		ASSERT_EQ(-EINVAL, spm_advise_off(fd, 0, SPM_SLOT, adv));
 	}
 	ASSERT_EQ(-EINVAL, spm_advise(fd, map, SPM_SLOT, 0));
 	ASSERT_EQ(-EINVAL, spm_advise(fd, map, SPM_SLOT, ~0U));
+	ASSERT_EQ(-EINVAL, spm_advise_off(fd, 0, SPM_SLOT, SPM_ADV_COLD));
 }
 
 TEST_F(spm, unknown_commands)

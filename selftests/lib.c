@@ -149,6 +149,95 @@ int spm_set_size(int fd, uint64_t size)
 	return ioctl(fd, SPM_IOC_SET_SIZE, &s) ? -errno : 0;
 }
 
+int spm_scan(int fd, unsigned long cmd, struct spm_scan *s)
+{
+	s->argsz = sizeof(*s);
+	return ioctl(fd, cmd, s) ? -errno : 0;
+}
+
+static long count_pages(int fd, unsigned long cmd, uint32_t flags,
+			uint64_t start, uint64_t len)
+{
+	struct spm_scan s = { .flags = flags, .start = start, .len = len };
+	int err = spm_scan(fd, cmd, &s);
+
+	return err ? err : (long)s.pages;
+}
+
+long spm_dirty(int fd, uint32_t flags, uint64_t start, uint64_t len)
+{
+	return count_pages(fd, SPM_IOC_GET_DIRTY, flags, start, len);
+}
+
+long spm_referenced(int fd, uint32_t flags, uint64_t start, uint64_t len)
+{
+	return count_pages(fd, SPM_IOC_GET_REFERENCED, flags, start, len);
+}
+
+long spm_dirty_set(int fd, uint32_t flags, size_t npages, bool *set)
+{
+	size_t bytes = (npages + 63) / 64 * 8, i;
+	unsigned char *bits = calloc(1, bytes);
+	struct spm_scan s = {
+		.flags = flags | SPM_SCAN_BY_OFFSET | SPM_SCAN_BITMAP,
+		.len = npages * SPM_PAGE,
+		.vec = (uintptr_t)bits, .vec_len = bytes,
+	};
+	int err = bits ? spm_scan(fd, SPM_IOC_GET_DIRTY, &s) : -ENOMEM;
+
+	for (i = 0; !err && i < npages; i++)
+		set[i] = bits[i / 8] >> i % 8 & 1;
+	free(bits);
+	return err ? err : (long)s.pages;
+}
+
+static uint32_t *policy_field(struct spm_policy *p, const char *name)
+{
+	const struct {
+		const char *name;
+		uint32_t *field;
+	} fields[] = {
+		{ "pg_ps_enabled", &p->pg_ps_enabled },
+		{ "populate_threshold", &p->populate_threshold },
+		{ "dirty_threshold", &p->dirty_threshold },
+		{ "prefault_pages", &p->prefault_pages },
+		{ "cow_size", &p->cow_size },
+		{ "dirty_grain", &p->dirty_grain },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (!strcmp(name, fields[i].name))
+			return fields[i].field;
+	spm_die("no tunable %s", name);
+}
+
+int spm_policy_set(int fd, const char *name, uint32_t value)
+{
+	struct spm_policy p;
+
+	memset(&p, 0xff, sizeof(p));
+	p.pg_ps_enabled = SPM_POLICY_KEEP;
+	p.populate_threshold = SPM_POLICY_KEEP;
+	p.dirty_threshold = SPM_POLICY_KEEP;
+	p.prefault_pages = SPM_POLICY_KEEP;
+	p.cow_size = SPM_POLICY_KEEP;
+	p.dirty_grain = SPM_POLICY_KEEP;
+	*policy_field(&p, name) = value;
+	p.argsz = sizeof(p);
+	p.flags = 0;
+	return ioctl(fd, SPM_IOC_SET_POLICY, &p) ? -errno : 0;
+}
+
+uint32_t spm_policy_get(int fd, uint32_t flags, const char *name)
+{
+	struct spm_policy p = { .argsz = sizeof(p), .flags = flags };
+
+	if (ioctl(fd, SPM_IOC_GET_POLICY, &p))
+		spm_die("GET_POLICY");
+	return *policy_field(&p, name);
+}
+
 void spm_info(int fd, struct spm_info *info)
 {
 	memset(info, 0, sizeof(*info));
@@ -690,7 +779,7 @@ int spm_fork_run(int (*fn)(void *), void *arg)
 
 static const char * const params[SPM_PARAMS] = {
 	"pg_ps_enabled", "populate_threshold", "dirty_threshold",
-	"prefault_pages", "cow_size",
+	"prefault_pages", "cow_size", "dirty_grain",
 };
 
 int spm_param_set(const char *name, const char *value)

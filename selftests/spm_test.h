@@ -77,6 +77,16 @@ int spm_advise(int fd, void *addr, size_t len, uint32_t advice);
 int spm_advise_off(int fd, uint64_t off, uint64_t len, uint32_t advice);
 int spm_set_size(int fd, uint64_t size);
 void spm_info(int fd, struct spm_info *info);
+/* Fills argsz in; 0 or -errno. */
+int spm_scan(int fd, unsigned long cmd, struct spm_scan *s);
+/* How many pages GET_DIRTY or GET_REFERENCED tells, or -errno. */
+long spm_dirty(int fd, uint32_t flags, uint64_t start, uint64_t len);
+long spm_referenced(int fd, uint32_t flags, uint64_t start, uint64_t len);
+/* The same by offset; @set[i] is whether page i of [0, @npages) is told. */
+long spm_dirty_set(int fd, uint32_t flags, size_t npages, bool *set);
+/* One tunable of the region, by the name of the module parameter; 0 or -errno. */
+int spm_policy_set(int fd, const char *name, uint32_t value);
+uint32_t spm_policy_get(int fd, uint32_t flags, const char *name);
 
 /*
  * Touch every page of [addr, addr + len) in ascending order: a byte is
@@ -223,7 +233,7 @@ void spm_param_get(const char *name, char *value, size_t len);
 
 /* -- the state of the whole module, before and after --------------------- */
 
-#define SPM_PARAMS	5
+#define SPM_PARAMS	6
 
 struct spm_baseline {
 	struct spm_stats stats;

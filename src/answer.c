@@ -32,10 +32,8 @@ int spm_answer_init(struct spm_answer *ans, const struct spm_scan *a)
 		.first = a->start >> PAGE_SHIFT,
 		.window = a->start >> PAGE_SHIFT,
 	};
-	if (!a->vec_len) {
-		ans->vec = NULL;
+	if (!a->vec_len)
 		return 0;
-	}
 	if (ans->bitmap) {
 		/* A longer one is not longer than all pages that there can be. */
 		ans->room = min(a->vec_len, U64_MAX >> PAGE_SHIFT >> 3) << 3;
@@ -57,7 +55,7 @@ int spm_answer_init(struct spm_answer *ans, const struct spm_scan *a)
  */
 u64 spm_answer_end(const struct spm_answer *ans)
 {
-	return ans->vec && ans->bitmap ? ans->first + ans->room : U64_MAX;
+	return ans->room && ans->bitmap ? ans->first + ans->room : U64_MAX;
 }
 
 /**
@@ -109,7 +107,7 @@ unsigned int spm_answer_fits(const struct spm_answer *ans, u64 page,
 	u64 left = ans->room - ans->count - ans->n;
 	unsigned int b, e;
 
-	if (!ans->vec || ans->bitmap)
+	if (!ans->room || ans->bitmap)
 		return hi;
 	for (b = find_next_bit(bits, hi, lo); b < hi;
 	     b = find_next_bit(bits, hi, e)) {
@@ -128,7 +126,7 @@ unsigned int spm_answer_fits(const struct spm_answer *ans, u64 page,
  */
 bool spm_answer_roomy(const struct spm_answer *ans)
 {
-	return !ans->vec || ans->bitmap ||
+	return !ans->room || ans->bitmap ||
 	       ans->room - ans->count - ans->n >= SPM_SLOT_RANGES;
 }
 
@@ -176,7 +174,7 @@ static int spm_deliver_bits(struct spm_answer *ans, u64 end)
  */
 int spm_answer_ready(struct spm_answer *ans, u64 page)
 {
-	if (!ans->vec)
+	if (!ans->room)
 		return 0;
 	if (!ans->bitmap)
 		return ans->n + SPM_SLOT_RANGES > SPM_ANSWER_RANGES ?
@@ -223,9 +221,9 @@ void spm_answer_add(struct spm_answer *ans, u64 page, const unsigned long *bits,
 	     b = find_next_bit(bits, hi, e)) {
 		e = find_next_zero_bit(bits, hi, b);
 		ans->pages += e - b;
-		if (ans->bitmap && ans->vec)
+		if (ans->bitmap && ans->room)
 			bitmap_set(ans->bits, page + b - lo - ans->window, e - b);
-		else if (ans->vec)
+		else if (ans->room)
 			spm_answer_range(ans, page + b - lo, page + e - lo);
 	}
 }
@@ -244,7 +242,7 @@ int spm_answer_deliver(struct spm_answer *ans, u64 end)
 {
 	int err;
 
-	if (!ans->vec)
+	if (!ans->room)
 		return 0;
 	if (!ans->bitmap)
 		return spm_deliver_ranges(ans);

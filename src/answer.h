@@ -18,8 +18,9 @@
 /**
  * struct spm_answer - an answer that grows, pages in ascending order
  * @bitmap:	a bitmap, else ranges
- * @vec:	where it goes, or NULL if pages are only counted
- * @room:	ranges, or pages of a bitmap, that fit there
+ * @vec:	where it goes
+ * @room:	ranges, or pages of a bitmap, that fit there; 0 if pages are only
+ *		counted
  * @first:	page of bit 0
  * @count:	ranges, or whole words of the bitmap in bytes, that were delivered
  * @pages:	pages that were added
