@@ -213,6 +213,10 @@ TEST_F(spm, grain_of_2m)
 		ASSERT_EQ(1024, spm_dirty(fd, OFF | CLEAR, 0, LEN));
 		ASSERT_EQ(0, spm_dirty(fd, OFF | CLEAR, 0, LEN));
 	}
+	/* Loads make nothing dirty, whatever they map. */
+	ASSERT_EQ(0, madvise(map, LEN, MADV_DONTNEED));
+	spm_touch_read(map, LEN);
+	ASSERT_EQ(0, spm_dirty(fd, OFF, 0, LEN));
 	ASSERT_EQ(0, spm_delta(fd, &before, demotions));
 	ASSERT_EQ(10, spm_delta(fd, &before, upgrades));
 	ASSERT_EQ(10, spm_delta(fd, &before, wrprotects));

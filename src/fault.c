@@ -71,10 +71,13 @@ static void spm_facts_init(struct spm_facts *f, const struct spm_region *r,
 	f->popcnt = rv->popcnt;
 	f->dirty_self = spm_reserv_dirty(rv, i);
 	f->dirty_peers = rv->ndirty - f->dirty_self;
-	f->dirty_threshold =
-		spm_policy_dirty_threshold(spm_region_tunable(r, dirty_grain),
-					   rv->grain,
-					   spm_region_tunable(r, dirty_threshold));
+	f->dirty_threshold = spm_region_tunable(r, dirty_threshold);
+	/* A load makes nothing dirty for the sake of the grain. */
+	if (write)
+		f->dirty_threshold =
+			spm_policy_dirty_threshold(spm_region_tunable(r, dirty_grain),
+						   rv->grain,
+						   f->dirty_threshold);
 }
 
 /* A 2 MB entry, by whichever way leads to it from what the PMD holds. */
@@ -459,6 +462,7 @@ const struct vm_operations_struct spm_vm_ops = {
 	.close = spm_vma_close,
 	.mremap = spm_vma_mremap,
 	.may_split = spm_vma_may_split,
+	.mprotect = spm_vma_mprotect,
 	.fault = spm_fault,
 	.huge_fault = spm_huge_fault,
 	.map_pages = spm_map_pages,

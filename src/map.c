@@ -201,6 +201,61 @@ static bool spm_vma_covers(const struct vm_area_struct *vma, pgoff_t slot)
 	       first + SPM_SLOT_PAGES <= vma->vm_pgoff + vma_pages(vma);
 }
 
+/* The part of a slot that lies in [start, end). */
+static void spm_clean_slot(struct spm_map *map, struct vm_area_struct *vma,
+			      pgoff_t index, unsigned long start,
+			      unsigned long end)
+{
+	struct spm_slot *slot = spm_object_find_slot(map->object, index);
+	struct spm_place pl;
+	unsigned long addr;
+
+	/* All entries are of pages that may be written to. */
+	if (slot && slot->reserv && slot->reserv->ndirty == SPM_SLOT_PAGES)
+		return;
+	spm_place_init(&pl, vma, index, ULONG_MAX, NULL);
+	addr = max(start, spm_place_addr(&pl, pl.lo));
+	end = min(end, spm_place_addr(&pl, pl.hi));
+	while (addr < end) {
+		unsigned long stop = min(end, ALIGN(addr + 1, PMD_SIZE));
+
+		spm_pt_clean_readonly(vma->vm_mm, addr,
+				      (stop - addr) >> PAGE_SHIFT);
+		addr = stop;
+	}
+}
+
+/*
+ * The core makes a read-only entry writable by itself if its dirty bit is set,
+ * which is right for one entry.  But when it changes rights, or moves entries, it
+ * does so for all entries of a folio that follow each other at once, and for their
+ * dirty bits it takes the sum: one dirty page would make clean neighbours
+ * writable, and stores to them would not be recorded.  File systems do not mind,
+ * for they track whole folios.  So no dirty bit is left where both kinds are; the
+ * pages fault once more.
+ *
+ * With mmap_lock held for writing, nobody makes read-only entries with a dirty bit
+ * meanwhile: faults of ours never do, clear_refs and NUMA hinting need mmap_lock.
+ */
+static void spm_vma_clean(struct vm_area_struct *vma, unsigned long start,
+			  unsigned long end)
+{
+	struct spm_map *map = spm_map_of(vma);
+	unsigned long index;
+	struct mutex *lock;
+
+	if (!map->object)
+		return;
+	xa_for_each_range(&map->object->family->locks, index, lock,
+			  linear_page_index(vma, start) >> SPM_SLOT_SHIFT,
+			  linear_page_index(vma, end - 1) >> SPM_SLOT_SHIFT) {
+		mutex_lock(lock);
+		spm_clean_slot(map, vma, index, start, end);
+		mutex_unlock(lock);
+		cond_resched();
+	}
+}
+
 /**
  * spm_vma_mremap() - the entries have been moved to a new VMA
  * @vma: the new VMA
@@ -235,6 +290,7 @@ int spm_vma_mremap(struct vm_area_struct *vma)
 		mutex_unlock(lock);
 	}
 	spm_map_put(from);
+	spm_vma_clean(vma, vma->vm_start, vma->vm_end);
 	return 0;
 }
 
@@ -309,5 +365,23 @@ int spm_vma_may_split(struct vm_area_struct *vma, unsigned long addr)
 	    spm_pmd_is_2m(spm_pmap_observe(&map->pmap, &pl)))
 		spm_pmap_demote(&map->pmap, &pl, rv, SPM_DEMOTE_SPLIT);
 	mutex_unlock(lock);
+	return 0;
+}
+
+/**
+ * spm_vma_mprotect() - rights of a VMA are about to change
+ * @vma:	the VMA
+ * @start:	first address
+ * @end:	one past the last
+ * @newflags:	flags that it will have
+ *
+ * Context: mmap_lock held for writing; may sleep.
+ * Return: 0: any rights that the file allows will do.
+ */
+int spm_vma_mprotect(struct vm_area_struct *vma, unsigned long start,
+		     unsigned long end, unsigned long newflags)
+{
+	if (newflags & VM_WRITE)
+		spm_vma_clean(vma, start, end);
 	return 0;
 }

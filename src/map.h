@@ -58,6 +58,8 @@ static inline struct spm_region *spm_vma_region(struct vm_area_struct *vma)
 void spm_vma_open(struct vm_area_struct *vma);
 void spm_vma_close(struct vm_area_struct *vma);
 int spm_vma_mremap(struct vm_area_struct *vma);
+int spm_vma_mprotect(struct vm_area_struct *vma, unsigned long start,
+		     unsigned long end, unsigned long newflags);
 int spm_vma_may_split(struct vm_area_struct *vma, unsigned long addr);
 
 #endif /* SPM_MAP_H */

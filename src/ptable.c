@@ -334,7 +334,6 @@ static void spm_read_pmd(pmd_t val, unsigned long addr, unsigned int n,
 		out[i].huge = true;
 		out[i].writable = pmd_write(val);
 		out[i].young = pmd_young(val);
-		out[i].dirty = pmd_dirty(val);
 		out[i].pfn = pfn + i;
 	}
 }
@@ -353,7 +352,6 @@ static void spm_read_ptes(pmd_t *pmd, unsigned long addr, unsigned int n,
 		out[i].present = true;
 		out[i].writable = pte_write(val);
 		out[i].young = pte_young(val);
-		out[i].dirty = pte_dirty(val);
 		out[i].pfn = pte_pfn(val);
 	}
 }
@@ -469,3 +467,47 @@ struct spm_accessed spm_pt_accessed(struct mm_struct *mm, unsigned long addr,
 	return did;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_pt_accessed);
+
+/**
+ * spm_pt_clean_readonly() - take the dirty bit from read-only 4 KB entries
+ * @mm:		mm, its mmap_lock held
+ * @addr:	first address
+ * @n:		pages, the range not crossing a 2 MB boundary
+ *
+ * No CPU sets the dirty bit of an entry that is read-only, and none has to forget
+ * a translation for this: it decides only what mprotect makes writable by itself.
+ * Accessed bits may come at any time.
+ *
+ * Locks as in spm_pt_read().
+ */
+void spm_pt_clean_readonly(struct mm_struct *mm, unsigned long addr,
+			   unsigned int n)
+{
+	pmd_t *pmd = spm_pt_pmd(mm, addr);
+	spinlock_t *pml, *ptl;
+	pte_t *pte, old;
+	unsigned int i;
+
+	if (!pmd)
+		return;
+	pml = pmd_lock(mm, pmd);
+	if (spm_pt_state(pmd) != SPM_PMD_TABLE) {
+		spin_unlock(pml);
+		return;
+	}
+	ptl = pte_lockptr(mm, pmd);
+	if (ptl != pml)
+		spin_lock_nested(ptl, SINGLE_DEPTH_NESTING);
+	pte = pte_offset_kernel(pmd, addr);
+	for (i = 0; i < n; i++, pte++) {
+		old = ptep_get(pte);
+		while (pte_present(old) && !pte_write(old) && pte_dirty(old) &&
+		       !try_cmpxchg(&pte->pte, &old.pte,
+				    pte_mkclean(old).pte))
+			;
+	}
+	if (ptl != pml)
+		spin_unlock(ptl);
+	spin_unlock(pml);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_pt_clean_readonly);

@@ -43,7 +43,6 @@ struct spm_place {
  * @present:	there is an entry
  * @writable:	... that allows writing
  * @young:	... whose accessed bit is set
- * @dirty:	... whose dirty bit is set
  * @huge:	... that is part of a 2 MB entry
  */
 struct spm_pte {
@@ -51,7 +50,6 @@ struct spm_pte {
 	bool present : 1;
 	bool writable : 1;
 	bool young : 1;
-	bool dirty : 1;
 	bool huge : 1;
 };
 
@@ -86,5 +84,7 @@ void spm_pt_read(struct mm_struct *mm, unsigned long addr, unsigned int n,
 struct spm_accessed spm_pt_accessed(struct mm_struct *mm, unsigned long addr,
 				    unsigned int n, bool clear, bool clear_2m,
 				    unsigned long *out);
+void spm_pt_clean_readonly(struct mm_struct *mm, unsigned long addr,
+			   unsigned int n);
 
 #endif /* SPM_PTABLE_H */

@@ -81,8 +81,6 @@ static bool spm_verify_pte(struct spm_verify *v, struct spm_object *obj,
 		what = "is writable, but the page is a backing object's";
 	else if (pte->writable && !spm_reserv_dirty(rv, i))
 		what = "is writable, but the page is not recorded dirty";
-	else if (pte->dirty && !spm_reserv_dirty(rv, i))
-		what = "has a dirty bit, but the page is not recorded dirty";
 	else if (pte->huge && (!pl->fits || spm_reserv_loose(rv) ||
 			       rv != spm_object_whole(obj, pl->slot)))
 		what = "is a 2 MB entry where none may be";
