@@ -5,6 +5,7 @@
  */
 #include <kunit/test.h>
 #include <linux/minmax.h>
+#include <linux/prandom.h>
 #include <linux/sched.h>
 
 #include "policy.h"
@@ -346,6 +347,218 @@ static void prefault_all(struct kunit *test)
 	}
 }
 
+/* grain of dirty state */
+
+static void tunable_all(struct kunit *test)
+{
+	static const unsigned int values[] = { 0, 1, 64, 511, 512, ~0U - 1 };
+	unsigned int i, k;
+
+	for (i = 0; i < ARRAY_SIZE(values); i++) {
+		KUNIT_EXPECT_EQ(test, spm_policy_tunable(SPM_TUNABLE_INHERIT,
+							 values[i]), values[i]);
+		/* 0 is a setting as any other. */
+		for (k = 0; k < ARRAY_SIZE(values); k++)
+			KUNIT_EXPECT_EQ(test, spm_policy_tunable(values[i],
+								 values[k]),
+					values[i]);
+	}
+}
+
+/* Either the administrator's threshold, or that no dirty peer is needed. */
+static void dirty_threshold_all(struct kunit *test)
+{
+	static const u8 patience[] = { 0, 1, SPM_GRAIN_PATIENCE, 255 };
+	unsigned int coarse, i, t;
+
+	for (coarse = 0; coarse <= U8_MAX; coarse++) {
+		for (i = 0; i < ARRAY_SIZE(patience) * FULL; i++) {
+			const struct spm_grain_state s = {
+				.coarse = coarse,
+				.patience = patience[i / FULL],
+			};
+
+			t = i % FULL;
+			if (spm_policy_dirty_threshold(SPM_GRAIN_4K, s, t) == t &&
+			    !spm_policy_dirty_threshold(SPM_GRAIN_2M, s, t) &&
+			    spm_policy_dirty_threshold(SPM_GRAIN_AUTO, s, t) ==
+				    (coarse ? 0 : t))
+				continue;
+			KUNIT_FAIL(test, "coarse %u patience %u threshold %u",
+				   coarse, s.patience, t);
+			return;
+		}
+		cond_resched();
+	}
+}
+
+/*
+ * While the slot is coarse, @ndirty says nothing, and the time only passes.
+ * After a fine interval, it is the judgement.
+ */
+static bool grain_is_right(struct spm_grain_state was, unsigned int ndirty,
+			   struct spm_grain_state is)
+{
+	if (was.coarse)
+		return is.coarse == was.coarse - 1 && is.patience == was.patience;
+	if (ndirty <= FULL / 8)
+		return !is.coarse && !is.patience;
+	return is.coarse == is.patience && is.coarse >= 1 && is.coarse <= 64 &&
+	       is.patience == clamp(2 * was.patience, 1, 64);
+}
+
+static void grain_all(struct kunit *test)
+{
+	unsigned int state, n;
+
+	for (state = 0; state <= U16_MAX; state++) {
+		const struct spm_grain_state was = {
+			.coarse = state >> 8,
+			.patience = state & U8_MAX,
+		};
+
+		for (n = 0; n <= FULL; n++) {
+			if (likely(grain_is_right(was, n,
+						  spm_policy_grain(was, n))))
+				continue;
+			KUNIT_FAIL(test, "coarse %u patience %u, %u dirty",
+				   was.coarse, was.patience, n);
+			return;
+		}
+		cond_resched();
+	}
+}
+
+/* What a slot begins with: one coarse interval. */
+static const struct spm_grain_state grain_new = { .coarse = 1, .patience = 1 };
+
+/* Clears until stores make single pages dirty again, @ndirty each time. */
+static unsigned int until_fine(struct spm_grain_state *s, unsigned int ndirty)
+{
+	unsigned int n = 0;
+
+	do {
+		*s = spm_policy_grain(*s, ndirty);
+		n++;
+	} while (s->coarse && n < 1000);
+	return n;
+}
+
+/* A dense slot is looked at ever more seldom. */
+static void grain_of_a_dense_slot(struct kunit *test)
+{
+	struct spm_grain_state s = grain_new;
+	unsigned int i, fine = 0;
+
+	KUNIT_EXPECT_EQ(test, until_fine(&s, FULL), 1);
+	/* The fine interval, and the coarse ones after it. */
+	for (i = 1; i < 10; i++)
+		KUNIT_EXPECT_EQ(test, until_fine(&s, FULL),
+				min(1U << i, 64U) + 1);
+	for (i = 0; i < 64 * 100; i++) {
+		fine += !s.coarse;
+		s = spm_policy_grain(s, FULL / 8 + 1);
+	}
+	KUNIT_EXPECT_LE(test, fine, 100);
+}
+
+/* A sparse one stays fine, and is coarse at once when it no longer is. */
+static void grain_of_a_sparse_slot(struct kunit *test)
+{
+	struct spm_grain_state s = grain_new;
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, until_fine(&s, FULL), 1);
+	for (i = 0; i < 100; i++)
+		KUNIT_EXPECT_EQ(test, until_fine(&s, i % (FULL / 8 + 1)), 1);
+	s = spm_policy_grain(s, FULL);
+	/* What was learnt long ago is forgotten. */
+	KUNIT_EXPECT_EQ(test, s.coarse, 1);
+	KUNIT_EXPECT_EQ(test, until_fine(&s, FULL), 1);
+}
+
+/*
+ * However the number of dirty pages changes: an interval in which a store
+ * demotes is a fine one, between two clears; and each that was found dense costs
+ * at least one coarse interval after it.
+ */
+static void grain_of_any_slot(struct kunit *test)
+{
+	struct spm_grain_state s = grain_new;
+	unsigned int i, dense = 0, coarse = 0;
+	struct rnd_state rnd;
+
+	prandom_seed_state(&rnd, 4711);
+	for (i = 0; i < 100000; i++) {
+		unsigned int n = 1 + prandom_u32_state(&rnd) % FULL;
+
+		/* Mostly few, for a while. */
+		if (i / 64 % 2)
+			n = n % 70 + 1;
+		if (s.coarse)
+			coarse++;
+		else
+			dense += n > FULL / 8;
+		s = spm_policy_grain(s, n);
+	}
+	KUNIT_EXPECT_GT(test, dense, 100);
+	KUNIT_EXPECT_GE(test, coarse, dense);
+}
+
+/* whose accessed bit is cleared */
+
+/* Slots that follow each other by @step use all pages about equally often. */
+static void expect_spread(struct kunit *test, u16 *seen, unsigned long step)
+{
+	unsigned long i;
+	unsigned int n;
+
+	memset(seen, 0, FULL * sizeof(*seen));
+	for (i = 0; i < 64 * FULL; i++) {
+		n = spm_policy_accessed_page(i * step);
+		KUNIT_ASSERT_LT(test, n, FULL);
+		seen[n]++;
+	}
+	for (n = 0; n < FULL; n++)
+		if (seen[n] < 32 || seen[n] > 128) {
+			KUNIT_FAIL(test, "step %lu: page %u for %u slots of %u",
+				   step, n, seen[n], 64 * FULL);
+			return;
+		}
+}
+
+static void accessed_page_spreads(struct kunit *test)
+{
+	static const unsigned long steps[] = {
+		1, 2, 3, 8, 64, 512, 513, 4096, 1UL << 18,
+	};
+	u16 *seen = kunit_kcalloc(test, FULL, sizeof(*seen), GFP_KERNEL);
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, seen);
+	for (i = 0; i < ARRAY_SIZE(steps); i++) {
+		expect_spread(test, seen, steps[i]);
+		cond_resched();
+	}
+	KUNIT_EXPECT_LT(test, spm_policy_accessed_page(ULONG_MAX), FULL);
+}
+
+/* The same page each time: else whole scans would not be the only sure ones. */
+static void accessed_page_is_constant(struct kunit *test)
+{
+	unsigned long slot;
+	unsigned int moves = 0;
+
+	for (slot = 0; slot < 1000; slot++) {
+		unsigned int n = spm_policy_accessed_page(slot);
+
+		KUNIT_EXPECT_EQ(test, spm_policy_accessed_page(slot), n);
+		/* Neighbours are not met in one place. */
+		moves += n != spm_policy_accessed_page(slot + 1);
+	}
+	KUNIT_EXPECT_EQ(test, moves, 1000);
+}
+
 static struct kunit_case policy_cases[] = {
 	KUNIT_CASE_SLOW(entry_over_facts),
 	KUNIT_CASE_SLOW(entry_over_thresholds),
@@ -353,6 +566,14 @@ static struct kunit_case policy_cases[] = {
 	KUNIT_CASE_SLOW(fill_all),
 	KUNIT_CASE_SLOW(cow_slot_all),
 	KUNIT_CASE_SLOW(prefault_all),
+	KUNIT_CASE(tunable_all),
+	KUNIT_CASE_SLOW(dirty_threshold_all),
+	KUNIT_CASE_SLOW(grain_all),
+	KUNIT_CASE(grain_of_a_dense_slot),
+	KUNIT_CASE(grain_of_a_sparse_slot),
+	KUNIT_CASE(grain_of_any_slot),
+	KUNIT_CASE(accessed_page_spreads),
+	KUNIT_CASE(accessed_page_is_constant),
 	{}
 };
 

@@ -14,6 +14,7 @@
 #include <linux/uaccess.h>
 
 #include "testmm.h"
+#include "track.h"
 
 /* The device node, by which every case gets a region of its own. */
 static struct path node;
@@ -531,6 +532,49 @@ fail:
 	mmap_read_unlock(mm);
 	KUNIT_FAIL(test, "no slot at 0x%lx", addr);
 	return false;
+}
+
+/**
+ * spm_test_expect_bits() - expect how a slot is mapped; see EXPECT_4K, EXPECT_2M
+ * @test:	the case
+ * @line:	of the caller, for messages
+ * @addr:	of the slot, aligned
+ * @want:	entries and bits
+ *
+ * Whatever is wanted, no entry has its dirty bit set whose page is not recorded
+ * dirty.
+ */
+void spm_test_expect_bits(struct kunit *test, int line, unsigned long addr,
+			  struct spm_test_bits want)
+{
+	struct spm_test_mm *t = test->priv;
+	DECLARE_BITMAP(dirty, SPM_SLOT_PAGES);
+	struct spm_test_bits is = { };
+	struct spm_test_at at;
+	unsigned int i;
+
+	spm_test_look(test, line, addr);
+	if (!spm_test_lock(&at, test, addr))
+		return;
+	spm_track_dirty(spm_map_of(at.pl.vma)->object, at.slot->index, dirty);
+	spm_test_unlock(&at);
+	is.d = bitmap_weight(dirty, SPM_SLOT_PAGES);
+	for (i = 0; i < SPM_SLOT_PAGES; i++) {
+		const struct spm_pte *pte = &t->pte[i];
+
+		is.huge |= pte->huge;
+		is.present += pte->present;
+		is.a += pte->young;
+		is.w += pte->writable;
+		if (pte->dirty && !test_bit(i, dirty))
+			KUNIT_FAIL(test, "line %d: page %u: dirty, and not recorded",
+				   line, i);
+	}
+	KUNIT_EXPECT_EQ_MSG(test, is.huge, want.huge, "line %d: 2 MB", line);
+	KUNIT_EXPECT_EQ_MSG(test, is.present, want.present, "line %d", line);
+	KUNIT_EXPECT_EQ_MSG(test, is.a, want.a, "line %d: A", line);
+	KUNIT_EXPECT_EQ_MSG(test, is.d, want.d, "line %d: D", line);
+	KUNIT_EXPECT_EQ_MSG(test, is.w, want.w, "line %d: W", line);
 }
 
 /**

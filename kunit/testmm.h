@@ -54,6 +54,22 @@ struct spm_test_view {
 };
 
 /**
+ * struct spm_test_bits - what FreeBSD's operations on a slot are about
+ * @huge:	one entry of 2 MB
+ * @present:	pages that are mapped
+ * @a:		of these, accessed ones
+ * @d:		pages that are recorded dirty, for who looks through the mapping
+ * @w:		mapped pages that can be stored to
+ */
+struct spm_test_bits {
+	bool huge;
+	unsigned int present;
+	unsigned int a;
+	unsigned int d;
+	unsigned int w;
+};
+
+/**
  * struct spm_test_at - a slot of a mapping, locked for a pmap operation
  * @slot:	the slot
  * @pm:		pmap of the mapping
@@ -98,6 +114,8 @@ struct spm_test_view spm_test_look(struct kunit *test, int line,
 void spm_test_expect_slot(struct kunit *test, int line, unsigned long addr,
 			  enum spm_pmd_state state, unsigned int present,
 			  unsigned int writable);
+void spm_test_expect_bits(struct kunit *test, int line, unsigned long addr,
+			  struct spm_test_bits want);
 bool spm_test_lock(struct spm_test_at *at, struct kunit *test,
 		   unsigned long addr);
 void spm_test_unlock(struct spm_test_at *at);
@@ -111,6 +129,18 @@ unsigned long spm_test_rss(void);
 	spm_test_expect_slot(test, __LINE__, addr, state, present, writable)
 
 #define EXPECT_NOTHING(test, addr) EXPECT_SLOT(test, addr, SPM_PMD_NONE, 0, 0)
+
+/* Accessed, recorded dirty and writable pages of a slot with 4 KB entries. */
+#define EXPECT_4K(test, addr, n, a, d, w)				\
+	spm_test_expect_bits(test, __LINE__, addr,			\
+			     (struct spm_test_bits){ false, n, a, d, w })
+
+/* The same for a 2 MB entry: accessed and writable or not, as a whole. */
+#define EXPECT_2M(test, addr, a, d, w)					\
+	spm_test_expect_bits(test, __LINE__, addr,			\
+			     (struct spm_test_bits){ true, SPM_SLOT_PAGES, \
+						     (a) * SPM_SLOT_PAGES, d, \
+						     (w) * SPM_SLOT_PAGES })
 
 #define SPM_TEST_RW (PROT_READ | PROT_WRITE)
 

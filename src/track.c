@@ -116,6 +116,7 @@ bool spm_track_clean(const struct spm_slot *slot)
 	return slot->watched && !slot->changed &&
 	       (!slot->reserv || !slot->reserv->ndirty);
 }
+EXPORT_SYMBOL_IF_KUNIT(spm_track_clean);
 
 /**
  * spm_track_watched() - was a slot ever cleared, as its object sees it?
