@@ -10,6 +10,7 @@
 #include "track.h"
 
 #define FULL SPM_SLOT_PAGES
+#define LAST (SPM_SLOT_PAGES - 1)
 #define NPAGES SPM_TEST_PAGES
 
 /* Sets of pages in play: bit k stands for spm_test_pages[k]. */
@@ -467,6 +468,59 @@ static void restore_of_own_and_inherited_pages(struct kunit *test)
 	EXPECT_FAMILY(test);
 }
 
+/* dirty_grain=auto */
+
+static int clear_and_learn(struct spm_test_image *img, unsigned int hi)
+{
+	struct spm_slot *slot = spm_object_find_slot(img->obj, 0);
+	int err = spm_slot_lock_write(img->obj, slot);
+
+	if (err)
+		return err;
+	err = spm_track_clear(img->obj, slot, 0, hi, true);
+	mutex_unlock(slot->lock);
+	return err;
+}
+
+/* From whole slots that were dirty, and from nothing else. */
+static void clears_learn_the_grain(struct kunit *test)
+{
+	struct spm_test_image *r = spm_test_family_region(test);
+	const struct spm_counters *c = r->base->counters;
+	struct spm_grain_state *g;
+
+	KUNIT_ASSERT_EQ(test, spm_test_fill(r, 0), 0);
+	g = &spm_test_reserv(r->obj, 0)->grain;
+	KUNIT_EXPECT_EQ(test, g->coarse, 1);
+	KUNIT_EXPECT_EQ(test, clear_and_learn(r, LAST), 0);
+	clear(test, r, 0);
+	KUNIT_EXPECT_EQ(test, clear_and_learn(r, FULL), 0);
+	KUNIT_EXPECT_EQ(test, g->coarse, 1);
+	EXPECT_STAT(test, c, grain_4k, 0);
+
+	set_mask(test, r, 0, 1);
+	KUNIT_EXPECT_EQ(test, clear_and_learn(r, FULL), 0);
+	KUNIT_EXPECT_EQ(test, g->coarse, 0);
+	EXPECT_STAT(test, c, grain_4k, 1);
+	/* The look: many pages. */
+	KUNIT_ASSERT_EQ(test, spm_test_fill(r, 0), 0);
+	KUNIT_EXPECT_EQ(test, clear_and_learn(r, FULL), 0);
+	KUNIT_EXPECT_EQ(test, g->coarse, 2);
+	EXPECT_STAT(test, c, grain_2m, 1);
+	set_mask(test, r, 0, 1);
+	KUNIT_EXPECT_EQ(test, clear_and_learn(r, FULL), 0);
+	EXPECT_STAT(test, c, grain_4k, 1);
+	set_mask(test, r, 0, 1);
+	KUNIT_EXPECT_EQ(test, clear_and_learn(r, FULL), 0);
+	/* And few. */
+	set_mask(test, r, 0, 1);
+	KUNIT_EXPECT_EQ(test, clear_and_learn(r, FULL), 0);
+	KUNIT_EXPECT_EQ(test, g->coarse, 0);
+	EXPECT_STAT(test, c, grain_4k, 2);
+	EXPECT_STAT(test, c, grain_2m, 1);
+	EXPECT_FAMILY(test);
+}
+
 /* the bound of generations */
 
 static void fork_copy_at_the_bound(struct kunit *test)
@@ -577,6 +631,7 @@ static struct kunit_case track_cases[] = {
 	KUNIT_CASE(held_single_page_stays_dirty),
 	KUNIT_CASE(pinned_memory_keeps_its_state),
 	KUNIT_CASE(restore_of_own_and_inherited_pages),
+	KUNIT_CASE(clears_learn_the_grain),
 	KUNIT_CASE(fork_copy_at_the_bound),
 	KUNIT_CASE(since_a_snapshot),
 	KUNIT_CASE(since_nothing),
