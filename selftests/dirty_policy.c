@@ -15,7 +15,7 @@
 
 #define OFF	SPM_SCAN_BY_OFFSET
 #define CLEAR	SPM_SCAN_CLEAR
-#define SLOTS	4
+#define SLOTS	3
 #define LEN	(SLOTS * SPM_SLOT)
 #define PAGES	(SLOTS * SPM_SLOT_PAGES)
 
@@ -291,7 +291,7 @@ TEST_F(spm, no_more_demotions_than_clears)
 		map = promoted(fd);
 		ASSERT_EQ(0, spm_policy_set(fd, "dirty_grain", grains[g]));
 		spm_stats(fd, &before);
-		for (k = 0, clears = 0; k < 60; k++, clears++) {
+		for (k = 0, clears = 0; k < 30; k++, clears++) {
 			rnd = rnd * 1103515245 + 12345;
 			intervals(fd, map, rnd >> 16 & 1 ? 512 : rnd >> 20 & 7,
 				  1, &exact);

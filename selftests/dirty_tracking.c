@@ -355,7 +355,7 @@ TEST_F(spm, stores_race_promotion)
 	race->barrier.parties = 5;
 	region = spm_open();
 	map = cleared(region, SPM_SLOT);
-	for (k = 0; k < 100; k++) {
+	for (k = 0; k < 30; k++) {
 		for (i = 0; i < 4; i++) {
 			w[i] = (struct writer){ map, i };
 			ASSERT_EQ(0, pthread_create(&t[i], NULL, store_quarter,

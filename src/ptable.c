@@ -334,6 +334,7 @@ static void spm_read_pmd(pmd_t val, unsigned long addr, unsigned int n,
 		out[i].huge = true;
 		out[i].writable = pmd_write(val);
 		out[i].young = pmd_young(val);
+		out[i].dirty = pmd_dirty(val);
 		out[i].pfn = pfn + i;
 	}
 }
@@ -352,6 +353,7 @@ static void spm_read_ptes(pmd_t *pmd, unsigned long addr, unsigned int n,
 		out[i].present = true;
 		out[i].writable = pte_write(val);
 		out[i].young = pte_young(val);
+		out[i].dirty = pte_dirty(val);
 		out[i].pfn = pte_pfn(val);
 	}
 }

@@ -43,6 +43,7 @@ struct spm_place {
  * @present:	there is an entry
  * @writable:	... that allows writing
  * @young:	... whose accessed bit is set
+ * @dirty:	... whose dirty bit is set
  * @huge:	... that is part of a 2 MB entry
  */
 struct spm_pte {
@@ -50,6 +51,7 @@ struct spm_pte {
 	bool present : 1;
 	bool writable : 1;
 	bool young : 1;
+	bool dirty : 1;
 	bool huge : 1;
 };
 

@@ -22,6 +22,7 @@
 #include <linux/bitmap.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 
 #include "pmap.h"
@@ -139,13 +140,15 @@ bool spm_track_watched(struct spm_object *obj, pgoff_t index)
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_track_watched);
 
-static int spm_slot_need_changed(struct spm_slot *slot, gfp_t more)
+VISIBLE_IF_KUNIT int spm_slot_need_changed(struct spm_slot *slot, gfp_t more)
 {
+	KUNIT_STATIC_STUB_REDIRECT(spm_slot_need_changed, slot, more);
 	if (!slot->changed)
 		slot->changed = bitmap_zalloc(SPM_SLOT_PAGES,
 					      GFP_KERNEL_ACCOUNT | more);
 	return slot->changed ? 0 : -ENOMEM;
 }
+EXPORT_SYMBOL_IF_KUNIT(spm_slot_need_changed);
 
 /* Only a part is cleared: what below says of the rest is the slot's own now. */
 static int spm_track_keep_rest(struct spm_object *obj, struct spm_slot *slot,
@@ -302,14 +305,17 @@ bool spm_track_freezes(struct spm_object *obj, const struct spm_slot *slot)
 {
 	DECLARE_BITMAP(open, SPM_SLOT_PAGES);
 	DECLARE_BITMAP(out, SPM_SLOT_PAGES) = { };
+	struct spm_object *below;
 
 	if (slot->changed && !bitmap_empty(slot->changed, SPM_SLOT_PAGES))
 		return true;
 	if (!slot->watched)
 		return false;
 	bitmap_fill(open, SPM_SLOT_PAGES);
-	spm_track_walk(spm_track_next(obj, slot->index, open), slot->index,
-		       open, out);
+	below = spm_track_next(obj, slot->index, open);
+	if (!spm_track_watched(below, slot->index))
+		return true;
+	spm_track_walk(below, slot->index, open, out);
 	return !bitmap_empty(out, SPM_SLOT_PAGES);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_track_freezes);

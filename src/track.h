@@ -34,4 +34,8 @@ struct spm_object *spm_track_parted(struct spm_object *a, struct spm_object *b);
 void spm_track_since(struct spm_object *obj, struct spm_object *common,
 		     pgoff_t index, unsigned long *out);
 
+#if IS_ENABLED(CONFIG_KUNIT)
+int spm_slot_need_changed(struct spm_slot *slot, gfp_t more);
+#endif
+
 #endif /* SPM_TRACK_H */
