@@ -10,7 +10,7 @@ OUT      := $(CURDIR)/build/$(notdir $(patsubst %/build,%,$(abspath $(KDIR))))
 VM       := tools/vm
 quiet    := $(if $(V),,-s)
 
-export V SMP ACCEL TESTENV TESTFILES
+export V SMP ACCEL TESTENV TESTFILES JSON
 
 modules:
 	@$(VM)/kernel-fits '$(KDIR)'
@@ -36,6 +36,9 @@ check-harness:
 	@$(VM)/setup host source debug
 	@$(VM)/check-harness
 
+bench:
+	@$(VM)/bench $(if $(KERNEL),--kernel $(KERNEL))
+
 trace:
 	@$(VM)/trace $(if $(SCRIPT),--script $(SCRIPT))
 
@@ -52,6 +55,7 @@ help:
 	@echo 'make run                   set up a virtual machine, load the module in it and show what it does'
 	@echo 'make check                 run every test, on the debug kernel and on the stock kernels'
 	@echo 'make check-harness         test the harness of the tests itself'
+	@echo 'make bench                 what dirty tracking costs, in instructions, beside other memory (JSON=1: as JSON)'
 	@echo 'make trace SCRIPT=file.bt  run the demonstration under a bpftrace script'
 	@echo 'make style                 check the style of the source'
 	@echo 'make clean                 remove build/ (kernels and tools stay in ~/.cache/superpmap)'
@@ -64,5 +68,5 @@ help:
 	@echo '  ACCEL=tcg|kvm            emulate (default), or use the hardware'
 	@echo '  V=1                      show the commands of the build'
 
-.PHONY: modules install run check check-harness trace style clean help
+.PHONY: modules install run check check-harness bench trace style clean help
 .DEFAULT_GOAL := modules

@@ -19,7 +19,7 @@ read_directives()
 		return ;;
 	trace)	test_module=self test_needs=trace test_timeout=900 test_kernels=7.3,7.2
 		return ;;
-	demo)	test_module=self test_timeout=300
+	demo|bench)	test_module=self test_timeout=300
 		return ;;
 	esac
 	file=$(test_file "$1")
@@ -64,7 +64,7 @@ default_smp()
 built()
 {
 	case $1 in
-	boot_clean|kmemleak|kunit|demo|trace)	return ;;
+	boot_clean|kmemleak|kunit|demo|bench|trace)	return ;;
 	esac
 	[[ $(test_file "$1") = *.sh ]] || [ -e "$BUILD/selftests/tests/$1" ]
 }

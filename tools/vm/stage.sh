@@ -54,6 +54,7 @@ stage_base()
 	install -m 755 "$VM/guest/init" "$dir/init"
 	cp "$VM"/guest/{run-test,load-modules} "$dir/spm/lib/"
 	install -m 755 "$VM/demo.sh" "$dir/spm/run-demo"
+	install -m 755 "$VM/bench.sh" "$dir/spm/run-bench"
 	cp "$BUILD/guest/runtest" "$dir/spm/bin/"
 	for file in "$BUILD"/selftests/bin/*; do
 		[ ! -e "$file" ] || cp "$file" "$dir/spm/bin/"
