@@ -20,7 +20,7 @@
 #define ALL 0xffU
 
 static inline void set_mask(struct kunit *test, struct spm_test_image *img,
-		     unsigned int s, unsigned int mask)
+			    unsigned int s, unsigned int mask)
 {
 	unsigned int k;
 
@@ -30,7 +30,7 @@ static inline void set_mask(struct kunit *test, struct spm_test_image *img,
 }
 
 static inline void touch_mask(struct kunit *test, struct spm_test_image *img,
-		       unsigned int s, unsigned int mask)
+			      unsigned int s, unsigned int mask)
 {
 	unsigned int k;
 
@@ -40,7 +40,7 @@ static inline void touch_mask(struct kunit *test, struct spm_test_image *img,
 }
 
 static inline int clear_range(struct spm_test_image *img, unsigned int s,
-		       unsigned int lo, unsigned int hi)
+			      unsigned int lo, unsigned int hi)
 {
 	struct spm_slot *slot = spm_object_slot(img->obj, s, 0);
 	int err;
@@ -61,7 +61,7 @@ static inline void clear(struct kunit *test, struct spm_test_image *img, unsigne
 }
 
 static inline void discard_mask(struct kunit *test, struct spm_test_image *img,
-			 unsigned int s, unsigned int mask)
+				unsigned int s, unsigned int mask)
 {
 	unsigned int k;
 
@@ -99,7 +99,7 @@ static inline unsigned int dirty_mask(struct spm_object *obj, unsigned int s)
 }
 
 static inline unsigned int since_mask(struct spm_object *obj, struct spm_object *since,
-			       unsigned int s)
+				      unsigned int s)
 {
 	struct mutex *lock = spm_object_find_lock(obj, s);
 	DECLARE_BITMAP(bits, SPM_SLOT_PAGES);
@@ -121,7 +121,7 @@ static inline unsigned int since_mask(struct spm_object *obj, struct spm_object 
 	KUNIT_EXPECT_EQ(test, since_mask((img)->obj, (since)->obj, s), mask)
 
 static inline struct spm_test_image *snapshot(struct kunit *test,
-				       struct spm_test_image *of)
+					      struct spm_test_image *of)
 {
 	int err;
 	struct spm_test_image *img = spm_test_snapshot(test, of, &err);
@@ -131,7 +131,7 @@ static inline struct spm_test_image *snapshot(struct kunit *test,
 }
 
 static inline struct spm_test_image *fork_of(struct kunit *test,
-				      struct spm_test_image *of)
+					     struct spm_test_image *of)
 {
 	int err;
 	struct spm_test_image *img = spm_test_fork(test, of, &err);
