@@ -191,7 +191,7 @@ static void model_clear(struct spm_test_image *img, struct state *st,
  * snapshots of the same region.
  */
 static const struct birth *parted(const struct track_game *g, unsigned int a,
-				 unsigned int b)
+				  unsigned int b)
 {
 	unsigned int first = ~0U;
 

@@ -203,8 +203,8 @@ static bool spm_vma_covers(const struct vm_area_struct *vma, pgoff_t slot)
 
 /* The part of a slot that lies in [start, end). */
 static void spm_clean_slot(struct spm_map *map, struct vm_area_struct *vma,
-			      pgoff_t index, unsigned long start,
-			      unsigned long end)
+			   pgoff_t index, unsigned long start,
+			   unsigned long end)
 {
 	struct spm_slot *slot = spm_object_find_slot(map->object, index);
 	struct spm_place pl;

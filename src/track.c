@@ -283,10 +283,17 @@ int spm_track_gone(struct spm_object *obj, struct spm_slot *slot,
 	for (i = lo; i < hi; i++)
 		if (spm_object_page(obj, slot->index, i))
 			__set_bit(i, gone);
-	if (bitmap_empty(gone, SPM_SLOT_PAGES))
-		return 0;
-	if (spm_slot_need_changed(slot, more))
+	if (!bitmap_empty(gone, SPM_SLOT_PAGES) &&
+	    spm_slot_need_changed(slot, more))
 		return -ENOMEM;
+	/*
+	 * Nothing that others record counts any more; and if they are about to be
+	 * cut off, nobody else would know that the slot is watched.
+	 */
+	if (!lo && hi == SPM_SLOT_PAGES)
+		slot->watched = true;
+	if (!slot->changed)
+		return 0;
 	bitmap_or(slot->changed, slot->changed, gone, SPM_SLOT_PAGES);
 	spm_count_n(obj->owner.counters, gone,
 		    bitmap_weight(gone, SPM_SLOT_PAGES));
