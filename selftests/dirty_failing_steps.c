@@ -27,20 +27,31 @@ static struct spm_page_range vec[PAGES];
 static unsigned char bits[PAGES / 8];
 static bool told[PAGES];
 
-static void tell(const struct spm_scan *s, uint64_t base)
+/* Stored to: every third page, and a run that goes on beyond mappings. */
+static bool stored_to(int page)
 {
-	uint64_t i, page;
+	return page % 3 == 0 || (page >= 500 && page < 530);
+}
+
+/* Returns how many pages that were. */
+static uint64_t tell(const struct spm_scan *s, uint64_t base)
+{
+	uint64_t i, page, n = 0;
 
 	if (s->flags & BITMAP) {
-		for (i = 0; i < s->count * 8; i++)
-			if (bits[i / 8] >> i % 8 & 1)
-				told[(s->start - base) / SPM_PAGE + i] = true;
-		return;
+		for (i = 0; i < s->count * 8; i++) {
+			if (!(bits[i / 8] >> i % 8 & 1))
+				continue;
+			told[(s->start - base) / SPM_PAGE + i] = true;
+			n++;
+		}
+		return n;
 	}
 	for (i = 0; i < s->count; i++)
 		for (page = (vec[i].start - base) / SPM_PAGE;
-		     page < (vec[i].end - base) / SPM_PAGE; page++)
+		     page < (vec[i].end - base) / SPM_PAGE; page++, n++)
 			told[page] = true;
+	return n;
 }
 
 /*
@@ -75,6 +86,7 @@ static int ask(int fd, uint32_t flags, uint64_t base, uint64_t *from)
 		.vec = bitmap ? (uintptr_t)bits : (uintptr_t)vec,
 		.vec_len = bitmap ? sizeof(bits) : PAGES,
 	};
+	uint64_t n;
 	int err;
 
 	memset(vec, 0xff, sizeof(vec));
@@ -82,11 +94,14 @@ static int ask(int fd, uint32_t flags, uint64_t base, uint64_t *from)
 	err = spm_scan(fd, SPM_IOC_GET_DIRTY, &s);
 	if (err == -EFAULT)
 		s.count = bitmap ? delivered_bits() : delivered_ranges();
-	if (!err || err == -EFAULT)
-		tell(&s, base);
-	if (!err)
-		*from = s.next;
-	return err;
+	n = !err || err == -EFAULT ? tell(&s, base) : 0;
+	if (err)
+		return err;
+	if (n != s.pages)
+		spm_die("%llu pages were told, not %llu", (unsigned long long)n,
+			(unsigned long long)s.pages);
+	*from = s.next;
+	return 0;
 }
 
 static void ask_rest(int fd, uint32_t flags, uint64_t base, uint64_t from)
@@ -96,13 +111,14 @@ static void ask_rest(int fd, uint32_t flags, uint64_t base, uint64_t from)
 			spm_die("GET_DIRTY without a failure");
 }
 
-/* A view in which every third page was stored to after a clear. */
+/* A view in which some pages were stored to after a clear, see stored_to(). */
 struct view {
 	int fd, snap;
 	char *map, *clear;	/* stored to; asked by address, or NULL */
 };
 
-enum kind { PLAIN, SHADOW, PRIVATE, KINDS };
+/* The changes are tried on the first two. */
+enum kind { PLAIN, SHADOW, PRIVATE, SPLIT, KINDS };
 
 static void view_make(struct view *v, enum kind kind)
 {
@@ -114,23 +130,21 @@ static void view_make(struct view *v, enum kind kind)
 	v->map = spm_map(v->fd, LEN, 0, SPM_RW);
 	if (spm_advise(v->fd, v->map, LEN, SPM_ADV_PROMOTE))
 		spm_die("PROMOTE");
-	if (kind == PLAIN)
-		spm_dirty(v->fd, OFF | CLEAR, 0, LEN);
-	if (kind == PRIVATE) {
+	if (kind == PRIVATE)
 		v->map = spm_private_at(v->map, v->fd, LEN, 0, SPM_RW);
-		v->clear = v->map;
-	}
-	if (kind == SHADOW) {
+	else
 		spm_dirty(v->fd, OFF | CLEAR, 0, LEN);
-		for (i = 0; i < PAGES; i += 6)
+	if (kind == PRIVATE || kind == SPLIT)
+		v->clear = v->map;
+	for (i = 0; i < PAGES; i++) {
+		if (stored_to(i))
 			v->map[i * SPM_PAGE] = 1;
-		v->snap = spm_snapshot(v->fd);
-		for (i = 3; i < PAGES; i += 6)
-			v->map[i * SPM_PAGE] = 1;
-	} else {
-		for (i = 0; i < PAGES; i += 3)
-			v->map[i * SPM_PAGE] = 1;
+		if (kind == SHADOW && i == PAGES / 3)
+			v->snap = spm_snapshot(v->fd);
 	}
+	for (i = 505; kind == SPLIT && i < 530; i += 7)
+		if (mprotect(v->map + i * SPM_PAGE, SPM_PAGE, PROT_READ))
+			spm_die("mprotect");
 	memset(told, 0, sizeof(told));
 }
 
@@ -152,14 +166,14 @@ static uint32_t view_flags(const struct view *v)
 	return CLEAR | (v->clear ? 0 : OFF);
 }
 
-/* Every third page and nothing else was told. */
+/* These and nothing else was told. */
 static long view_wrong(void)
 {
 	long n = 0;
 	int i;
 
 	for (i = 0; i < PAGES; i++) {
-		if (told[i] == (i % 3 == 0))
+		if (told[i] == stored_to(i))
 			continue;
 		if (!n++)
 			spm_note("page %d was %stold", i, told[i] ? "" : "not ");
@@ -262,7 +276,7 @@ static long operation_wrong(int op, int err)
 	int i;
 
 	for (i = 0; i < PAGES; i++) {
-		bool must = i % 3 == 0;
+		bool must = stored_to(i);
 
 		if (!err && op == 0 && i >= 3 && i < 3 + 512)
 			must = true;
@@ -284,7 +298,7 @@ TEST_F(spm, changes)
 
 	if (fail < 0)
 		SKIP(return, "no fault injection");
-	for (kind = 0; kind < KINDS - 1; kind++)
+	for (kind = 0; kind <= SHADOW; kind++)
 		for (op = 0; op < 4; op++) {
 			for (n = 1; n < MANY; n++) {
 				view_make(&v, kind);

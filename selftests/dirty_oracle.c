@@ -128,8 +128,8 @@ static void *work(void *arg)
 			else
 				disturb(w->me, w->map, &rnd);
 		}
-		spm_barrier_wait(&o->barrier);	/* all stand still */
-		spm_barrier_wait(&o->barrier);	/* the collector has looked */
+		spm_barrier_sleep(&o->barrier);	/* all stand still */
+		spm_barrier_sleep(&o->barrier);	/* the collector has looked */
 	}
 	return NULL;
 }
@@ -237,7 +237,7 @@ TEST_F_TIMEOUT(spm, every_store_is_in_an_answer, 100000)
 			answers++;
 		} while (spm_now() < until);
 		atomic_store(&o->stop, 1);
-		spm_barrier_wait(&o->barrier);
+		spm_barrier_sleep(&o->barrier);
 		pages += collect(&rnd);
 		answers++;
 		rounds++;
@@ -250,7 +250,7 @@ TEST_F_TIMEOUT(spm, every_store_is_in_an_answer, 100000)
 				 answers, atomic_load(&o->stores));
 		}
 		atomic_store(&o->stop, 0);
-		spm_barrier_wait(&o->barrier);
+		spm_barrier_sleep(&o->barrier);
 	}
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, spm_wait(pid[i]));

@@ -17,6 +17,7 @@
 #include "spm_sync.h"
 
 #include <linux/aio_abi.h>
+#include <linux/userfaultfd.h>
 #include <sys/uio.h>
 
 #define OFF	SPM_SCAN_BY_OFFSET
@@ -257,6 +258,160 @@ static void remote_stores(struct __test_metadata *_metadata, bool by_mem)
 	} while (!atomic_load(&r->stop));
 	ASSERT_EQ(0, spm_wait(pid));
 	TH_LOG("%d rounds, %lu stores", rounds, atomic_load(&r->stores));
+	ASSERT_EQ(0, spm_all_consistent());
+}
+
+/* -- a store that was begun before the clear, and ends after it ------------------------- */
+
+/*
+ * What is stored comes from memory that is not there yet, so the store stops
+ * between taking hold of the region's page and storing to it.
+ */
+struct late {
+	int uffd;
+	char *from, *to;
+	pthread_t thread;
+	ssize_t ret;
+};
+
+static bool late_open(struct late *l)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	l->uffd = syscall(__NR_userfaultfd, O_CLOEXEC);
+	if (l->uffd < 0)
+		return false;
+	l->from = mmap(NULL, SPM_PAGE, SPM_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+	reg.range.start = (uintptr_t)l->from;
+	reg.range.len = SPM_PAGE;
+	if (l->from == MAP_FAILED || ioctl(l->uffd, UFFDIO_API, &api) ||
+	    ioctl(l->uffd, UFFDIO_REGISTER, &reg))
+		spm_die("userfaultfd");
+	return true;
+}
+
+static void *late_store(void *arg)
+{
+	struct late *l = arg;
+	struct iovec local = { l->from, SPM_PAGE };
+	struct iovec remote = { l->to, SPM_PAGE };
+
+	l->ret = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
+	return NULL;
+}
+
+/* Returns once the store has hold of the page. */
+static void late_begin(struct late *l, char *to)
+{
+	struct uffd_msg msg;
+
+	l->to = to;
+	spm_thread(&l->thread, late_store, l);
+	if (read(l->uffd, &msg, sizeof(msg)) != sizeof(msg) ||
+	    msg.event != UFFD_EVENT_PAGEFAULT)
+		spm_die("userfaultfd");
+}
+
+static void late_end(struct late *l, const void *data)
+{
+	struct uffdio_copy copy = {
+		.dst = (uintptr_t)l->from,
+		.src = (uintptr_t)data,
+		.len = SPM_PAGE,
+	};
+
+	if (ioctl(l->uffd, UFFDIO_COPY, &copy))
+		spm_die("UFFDIO_COPY");
+	pthread_join(l->thread, NULL);
+	if (l->ret != SPM_PAGE)
+		spm_die("process_vm_writev gave %zd", l->ret);
+	/* Missing again, for the next time. */
+	if (madvise(l->from, SPM_PAGE, MADV_DONTNEED))
+		spm_die("MADV_DONTNEED");
+}
+
+static char late_data[SPM_PAGE] __attribute__((aligned(4096)));
+
+TEST_F(spm, store_that_ends_after_the_clear)
+{
+	static const char * const kinds[] = { "2 MB", "4 KB", "private" };
+	struct late l;
+	uint32_t flags;
+	uint64_t start;
+	bool set[512];
+	char *map;
+	int k, fd;
+
+	if (!late_open(&l))
+		SKIP(return, "no userfaultfd: %s", strerror(errno));
+	for (k = 0; k < ARRAY_SIZE(kinds); k++) {
+		fd = spm_open();
+		map = spm_map(fd, SPM_SLOT, 0, SPM_RW);
+		spm_promoted(fd, map, SPM_SLOT, 0, SEED);
+		spm_dirty(fd, OFF | CLEAR, 0, SPM_SLOT);
+		if (k == 1) {
+			ASSERT_EQ(0, spm_advise(fd, map, SPM_SLOT,
+						SPM_ADV_DEMOTE));
+		}
+		if (k == 2)
+			map = spm_private_at(map, fd, SPM_SLOT, 0, SPM_RW);
+		flags = k == 2 ? CLEAR : OFF | CLEAR;
+		start = k == 2 ? (uintptr_t)map : 0;
+		late_begin(&l, map + 7 * SPM_PAGE);
+		/* Told each time, and the page is not clean. */
+		ASSERT_EQ(1, spm_dirty(fd, flags, start, SPM_SLOT)) {
+			TH_LOG("%s", kinds[k]);
+		}
+		ASSERT_EQ(1, spm_dirty(fd, flags, start, SPM_SLOT));
+		ASSERT_EQ(0, spm_count_clean_writable(fd, map, SPM_SLOT));
+		memset(late_data, 0x55 + k, SPM_PAGE);
+		late_end(&l, late_data);
+		ASSERT_EQ(0, memcmp(map + 7 * SPM_PAGE, late_data, SPM_PAGE));
+		if (k < 2) {
+			ASSERT_EQ(1, spm_dirty_set(fd, CLEAR, 512, set));
+			ASSERT_TRUE(set[7]);
+		} else {
+			ASSERT_EQ(1, spm_dirty(fd, flags, start, SPM_SLOT));
+		}
+		ASSERT_EQ(0, spm_dirty(fd, flags, start, SPM_SLOT));
+		spm_unmap(map, SPM_SLOT);
+		close(fd);
+	}
+	ASSERT_EQ(0, spm_all_consistent());
+}
+
+/* The page stays with the side whose store it is, and so does the answer. */
+TEST_F(spm, snapshot_during_a_late_store)
+{
+	int fd = spm_open(), snap;
+	char *map, *image;
+	struct late l;
+
+	if (!late_open(&l))
+		SKIP(return, "no userfaultfd: %s", strerror(errno));
+	map = spm_map(fd, SPM_SLOT, 0, SPM_RW);
+	spm_promoted(fd, map, SPM_SLOT, 0, SEED);
+	spm_dirty(fd, OFF | CLEAR, 0, SPM_SLOT);
+	map[3 * SPM_PAGE + 8] = 1;
+	late_begin(&l, map + 7 * SPM_PAGE);
+	snap = spm_snapshot(fd);
+	/* Both have what was dirty, each for itself. */
+	ASSERT_EQ(2, spm_dirty(snap, OFF, 0, SPM_SLOT));
+	ASSERT_EQ(2, spm_dirty(fd, OFF | CLEAR, 0, SPM_SLOT));
+	ASSERT_EQ(2, spm_dirty(snap, OFF | CLEAR, 0, SPM_SLOT));
+	ASSERT_EQ(0, spm_dirty(snap, OFF, 0, SPM_SLOT));
+	memset(late_data, 0x66, SPM_PAGE);
+	late_end(&l, late_data);
+	image = spm_map(snap, SPM_SLOT, 0, PROT_READ);
+	ASSERT_EQ(0, memcmp(map + 7 * SPM_PAGE, late_data, SPM_PAGE));
+	ASSERT_EQ(-1, spm_wrong(image + 7 * SPM_PAGE, 7, 1, SEED));
+	ASSERT_LE(1, spm_dirty(fd, OFF | CLEAR, 0, SPM_SLOT));
+	ASSERT_EQ(0, spm_dirty(fd, OFF | CLEAR, 0, SPM_SLOT));
+	ASSERT_EQ(0, spm_dirty(snap, OFF, 0, SPM_SLOT));
 	ASSERT_EQ(0, spm_all_consistent());
 }
 

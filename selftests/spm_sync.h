@@ -45,6 +45,23 @@ static inline void spm_barrier_wait(struct spm_barrier *b)
 		spm_relax(&spins);
 }
 
+/*
+ * The same for when some take long to arrive: sleeps, and leaves the processors to
+ * them.
+ */
+static inline void spm_barrier_sleep(struct spm_barrier *b)
+{
+	unsigned int round = atomic_load(&b->round);
+
+	if (atomic_fetch_add(&b->arrived, 1) + 1 == b->parties) {
+		atomic_store(&b->arrived, 0);
+		atomic_fetch_add(&b->round, 1);
+		return;
+	}
+	while (atomic_load(&b->round) == round)
+		usleep(500);
+}
+
 /* Wait until *@word has the value; only for words of spm_shared(). */
 static inline void spm_wait_for(atomic_uint *word, unsigned int value)
 {
