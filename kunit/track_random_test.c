@@ -15,7 +15,7 @@
 
 #define FULL SPM_SLOT_PAGES
 #define NPAGES SPM_TEST_PAGES
-#define SEEDS 4
+#define SEEDS 8
 #define STEPS 200
 #define PINS 3
 #define BIRTHS 64

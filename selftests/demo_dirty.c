@@ -187,7 +187,10 @@ static void measure(const struct kind *k, const struct pattern *p)
 		t2 = now();
 	}
 	stored = p->pages / p->step;
-	printf(json ? "{\"memory\": \"%s\", \"stored\": \"%s\", \"store_ticks\": %llu, \"ask_ticks\": %llu, \"pages_told\": %ld, \"pages_stored\": %lu, \"superpages_kb\": %ld}\n" :
+	printf(json ? "{\"memory\": \"%s\", \"stored\": \"%s\", "
+		      "\"store_ticks\": %llu, \"ask_ticks\": %llu, "
+		      "\"pages_told\": %ld, \"pages_stored\": %lu, "
+		      "\"superpages_kb\": %ld}\n" :
 	       "%-28s %-30s %12llu %10llu %6ld %6lu %8ld\n", k->name, p->name,
 	       (unsigned long long)(t1 - t0), (unsigned long long)(t2 - t1),
 	       told, stored, spm_smaps_range(map, LEN, k->field));

@@ -10,11 +10,9 @@
  * state back where a fork has moved it on; stores of the region taken for stores
  * of the mapping.
  *
- * A kernel that does not put back what it could not tell fails in the first rounds.
- *
  * The seed is printed; SPM_ORACLE_SEED sets it, SPM_PRIVATE_SECONDS the time.
  *
- * spm-test: timeout=300 smp=4 full=debug
+ * spm-test: timeout=300 smp=4 full=7.3
  */
 #include "spm_sync.h"
 
