@@ -53,8 +53,8 @@ refuses()	# COMMAND-LINE WORD...
 	done
 }
 
-# One flat JSON object of numbers, strings, true, false and lists of numbers;
-# prints "name: value" lines. Fails on anything that is not JSON of that kind.
+# One flat JSON object of numbers, strings, true, false and lists of numbers or
+# of pairs of numbers; prints "name: value" lines. Fails on anything that is not JSON of that kind.
 json_lines()
 {
 	awk '
@@ -66,7 +66,7 @@ json_lines()
 	{
 		line = $0
 		comma = sub(/,$/, "", line)
-		if (line !~ /^  "[a-z0-9_.]+": ([0-9]+|true|false|"[^"\\]*"|\[[0-9]+(, [0-9]+)*\])$/)
+		if (line !~ /^  "[a-z0-9_.]+": ([0-9]+|true|false|"[^"\\]*"|\[[0-9]+(, [0-9]+)*\]|\[\[[0-9]+, [0-9]+\](, \[[0-9]+, [0-9]+\])*\]|\[\])$/)
 			bad("not a member")
 		sub(/^  "/, "", line)
 		sub(/": /, ": ", line)
@@ -164,10 +164,116 @@ check "params: regions cannot be set now" \
 check "params: no such tunable" refuses "$SPMCTL params no_such=1" no_such
 check "params: no way out of the folder" refuses "$SPMCTL params ../refcnt" "not the name"
 
+# -- dirty pages of a region, and its policy
+
+STORE=/spm/bin/helper_store
+NODE=/dev/superpmap1
+
+told()		# OUTPUT: "FROM-TO ..." and the number of pages that the totals say
+{
+	awk '$1 ~ /^(0|0x)/ { printf "%s-%s ", $1, $2; n += $3 }
+	     $1 == "pages:" { print (n == $2 ? $2 : "wrong total " $2 " of " n) }' "$1"
+}
+
+$SPMCTL dirty $NODE >$TMP/dirty
+check "dirty of a region that nobody touched succeeds" is $? 0
+check "... and tells nothing" is "$(told $TMP/dirty)" 0
+exec 3<>$NODE
+$STORE 3 0 4096 12288 2097152
+$SPMCTL dirty $NODE >$TMP/dirty
+check "dirty tells what was stored to" is "$(told $TMP/dirty)" \
+	"0-0x2000 0x3000-0x4000 0x200000-0x201000 4"
+check "... and how far it looked" grep -q '^looked at: 0 to 0x800000$' $TMP/dirty
+$SPMCTL dirty --json --fd 3 >$TMP/json
+json_lines $TMP/json >$TMP/lines
+check "dirty --json is JSON" is $? 0
+check "... with the same ranges" is "$(grep '^ranges: ' $TMP/lines)" \
+	"ranges: [[0, 8192], [12288, 16384], [2097152, 2101248]]"
+check "... and number of pages" is "$(value $TMP/lines pages)" 4
+$SPMCTL dirty --offset 4K --len 2M $NODE >$TMP/dirty
+check "dirty of a part" is "$(told $TMP/dirty)" "0x1000-0x2000 0x3000-0x4000 0x200000-0x201000 3"
+$SPMCTL dirty --clear --len 0x3000 $NODE >$TMP/dirty
+check "dirty --clear of a part" is "$(told $TMP/dirty)" "0-0x2000 2"
+$SPMCTL dirty --clear $NODE >$TMP/dirty
+check "dirty --clear of the rest" is "$(told $TMP/dirty)" "0x3000-0x4000 0x200000-0x201000 2"
+$SPMCTL dirty --json $NODE >$TMP/json
+check "... nothing is left, as JSON" is "$(json_lines $TMP/json | head -n 1)" "ranges: []"
+$STORE 3 4194304 --snapshot 4 -- \
+	sh -c "$STORE 3 8192; $SPMCTL dirty --fd 3 --since 4" >$TMP/dirty
+check "dirty --since tells what changed since a snapshot" is "$(told $TMP/dirty)" "0x2000-0x3000 1"
+$STORE 3 4194304 --snapshot 4 -- sh -c "$SPMCTL dirty --fd 4" >$TMP/dirty
+check "a snapshot is dirty where its source was" is "$(told $TMP/dirty)" \
+	"0x2000-0x3000 0x400000-0x401000 2"
+$STORE 3 4194304 -- $SPMCTL dirty --referenced --fd 3 >$TMP/dirty
+check "dirty --referenced tells what is mapped and was touched" \
+	sh -c "grep -q '^ *0x400000 ' $TMP/dirty"
+# more ranges than one request takes: every second page of 64 MB
+exec 5<>/dev/superpmap
+$STORE 5 $(seq 0 8192 67108863)
+$SPMCTL dirty --fd 5 >$TMP/dirty
+check "many ranges, by several requests" grep -qx "ranges: 8192" $TMP/dirty
+check "... each is printed" is "$(told $TMP/dirty | wc -w)" 8193
+exec 5>&-
+
+$SPMCTL policy $NODE >$TMP/policy
+check "policy succeeds" is $? 0
+check "everything is inherited at first" is "$(grep -c ': inherit$' $TMP/policy)" 6
+for name in pg_ps_enabled populate_threshold dirty_threshold prefault_pages cow_size dirty_grain; do
+	case $name in
+	pg_ps_enabled)	echo "$name: 1" ;;
+	*)		$SPMCTL params $name ;;
+	esac
+done >$TMP/params
+$SPMCTL policy --effective $NODE >$TMP/policy
+check "policy --effective is what the module has" diff $TMP/params $TMP/policy
+check "policy sets tunables" $SPMCTL policy $NODE dirty_grain=auto prefault_pages=9
+check "... of this region" is "$($SPMCTL policy --fd 3 dirty_grain prefault_pages cow_size)" \
+	"dirty_grain: auto
+prefault_pages: 9
+cow_size: inherit"
+check "... and not of another" is "$($SPMCTL policy /dev/superpmap0 dirty_grain)" "dirty_grain: inherit"
+$SPMCTL policy --effective --json $NODE >$TMP/json
+json_lines $TMP/json >$TMP/lines
+check "policy --json is JSON" is $? 0
+check "... with the same values" is "$(value $TMP/lines dirty_grain) $(value $TMP/lines prefault_pages)" '"auto" 9'
+check "policy: one wrong value" refuses "$SPMCTL policy $NODE cow_size=2M prefault_pages=65" \
+	"prefault_pages takes 0 to 64" inherit
+check "... changes nothing" is "$($SPMCTL policy $NODE cow_size)" "cow_size: inherit"
+check "policy: inherit" $SPMCTL policy $NODE dirty_grain=inherit prefault_pages=inherit
+check "... is back to the module's" is "$($SPMCTL policy $NODE dirty_grain)" "dirty_grain: inherit"
+exec 3>&-
+
+exec 3<$NODE
+check "dirty --clear with a descriptor for reading" refuses "$SPMCTL dirty --clear --fd 3" "not open for writing"
+check "policy with a descriptor for reading" refuses "$SPMCTL policy --fd 3 dirty_grain=2M" "not open for writing"
+check "dirty --since another region" \
+	refuses "$SPMCTL dirty --fd 3 --since 4 4</dev/superpmap0" "--since 4" "snapshot"
+check "dirty --since nothing of ours" refuses "$SPMCTL dirty --fd 3 --since 4 4</dev/null" "since 4"
+exec 3<&-
+check "dirty without a node" refuses "$SPMCTL dirty" "path" "--fd"
+check "dirty: a descriptor that is not open" refuses "$SPMCTL dirty --fd 7" "not an open descriptor" "exec"
+check "dirty: not a descriptor" refuses "$SPMCTL dirty --fd x" '"x"'
+check "dirty of the anonymous node" refuses "$SPMCTL dirty /dev/superpmap" "new region" "--fd"
+check "policy of the anonymous node" refuses "$SPMCTL policy /dev/superpmap" "new region" "--fd"
+check "dirty: unaligned" refuses "$SPMCTL dirty --offset 100 $NODE" "--offset" "multiple of 4096"
+check "dirty: not a number" refuses "$SPMCTL dirty --len 4X $NODE" "--len" '"4X"'
+check "dirty: too large a number" refuses "$SPMCTL dirty --len 99999999999G $NODE" "--len"
+check "dirty: beyond the region" refuses "$SPMCTL dirty --offset 16M $NODE" "beyond" 8388608
+check "dirty: --since and --clear" refuses "$SPMCTL dirty --clear --since 0 $NODE" "neither"
+check "dirty: two nodes" refuses "$SPMCTL dirty $NODE /dev/superpmap0" "too much"
+check "dirty: not a node of ours" refuses "$SPMCTL dirty /dev/null" "/dev/null" "not a node"
+check "dirty: no such node" refuses "$SPMCTL dirty /dev/superpmap9" "No such file"
+check "policy: no such tunable" refuses "$SPMCTL policy $NODE regions=4M" "not a tunable" "regions"
+check "policy: no such word" refuses "$SPMCTL policy $NODE dirty_grain=8K" "4K, 2M, auto"
+check "policy: setting and showing" refuses "$SPMCTL policy $NODE cow_size dirty_grain=4K" "no value"
+check "policy: --json while setting" refuses "$SPMCTL policy --json $NODE dirty_grain=4K" "for showing"
+check "not permitted: dirty" \
+	refuses "su nobody -c '$SPMCTL dirty $NODE'" "Permission denied" "group"
+
 # -- wrong usage and trouble
 
 check "--help succeeds" $SPMCTL --help
-check "--help names each command" sh -c "$SPMCTL --help | grep -c -E '^  (stat|verify|info|params) ' | grep -qx 4"
+check "--help names each command" sh -c "$SPMCTL --help | grep -c -E '^  (stat|verify|dirty|policy|info|params) ' | grep -qx 6"
 check "--version succeeds" $SPMCTL --version
 $SPMCTL >/dev/null 2>&1
 check "no command: status 2" is $? 2

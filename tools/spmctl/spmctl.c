@@ -53,7 +53,7 @@ static const struct {
 
 static const char usage_text[] =
 "Usage: spmctl COMMAND [OPTION]...\n"
-"Show counters, state and tunables of the superpmap module.\n"
+"Show counters, state and tunables of the superpmap module and its regions.\n"
 "\n"
 "Commands:\n"
 "  stat [--json] [--all | --region PATH]\n"
@@ -63,6 +63,14 @@ static const char usage_text[] =
 "  verify [--quiet]\n"
 "                 compare the module's books with the page tables of every\n"
 "                 mapping; exit status 1 if they differ (root only)\n"
+"  dirty [--offset N] [--len N] [--clear | --since FD] [--referenced]\n"
+"        [--json] PATH | --fd N\n"
+"                 which pages of a region were stored to since they were last\n"
+"                 cleared: ranges, then totals; --clear clears what is told,\n"
+"                 in the same step\n"
+"  policy [--effective] [--json] PATH | --fd N [NAME[=VALUE]]...\n"
+"                 show tunables of one region, or set them; \"inherit\" follows\n"
+"                 the module's\n"
 "  info [--json] PATH\n"
 "                 what the node PATH stands for: size, page sizes, flags\n"
 "  params [NAME[=VALUE]]...\n"
@@ -70,11 +78,24 @@ static const char usage_text[] =
 "\n"
 "Options:\n"
 "  -a, --all      all regions\n"
+"  -c, --clear    what is told is clean from then on; for every user of the\n"
+"                 region\n"
+"  -e, --effective\n"
+"                 what applies now, instead of what was set\n"
+"  -f, --fd N     a descriptor that was inherited, instead of PATH\n"
 "  -h, --help     this text\n"
 "  -j, --json     one JSON object instead of lines\n"
+"  -l, --len N    bytes to look at (default: up to the end); K, M, G are taken\n"
+"  -o, --offset N\n"
+"                 where to begin (default 0)\n"
 "  -q, --quiet    print nothing, the exit status tells\n"
 "  -r, --region PATH\n"
 "                 a node of a persistent region, such as " NODE "0\n"
+"  -R, --referenced\n"
+"                 pages that were touched, by accessed bits, and not those that\n"
+"                 were stored to\n"
+"  -s, --since FD\n"
+"                 what changed since this snapshot, an inherited descriptor\n"
 "  -V, --version  version of this program and of the interface\n"
 "\n"
 "Exit status:\n"
@@ -86,6 +107,8 @@ static const char usage_text[] =
 "  spmctl stat | grep pde\n"
 "  spmctl stat --json --region " NODE "0\n"
 "  spmctl params pg_ps_enabled=0\n"
+"  spmctl dirty --clear " NODE "0\n"
+"  spmctl policy " NODE "0 dirty_grain=auto\n"
 "\n"
 "The nodes belong to root and group superpmap.  Of " NODE " each open is\n"
 "a region of its own; programs see the counters of such a region through\n"
@@ -95,7 +118,14 @@ struct options {
 	bool json;
 	bool all;
 	bool quiet;
+	bool clear;
+	bool effective;
+	bool referenced;
 	const char *region;
+	const char *fd;
+	const char *since;
+	const char *offset;
+	const char *len;
 };
 
 __attribute__((format(printf, 1, 2)))
@@ -325,6 +355,430 @@ static int cmd_info(const struct options *opt, int argc, char **argv)
 	return EXIT_OK;
 }
 
+/* A number with nothing behind it but, if @units, K, M or G. */
+static bool parse_number(const char *text, bool units, uint64_t max, uint64_t *n)
+{
+	static const char unit[] = "KMG";
+	unsigned int shift = 0;
+	const char *u;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*n = strtoull(text, &end, 0);
+	if (units && *end) {
+		u = strchr(unit, *end);
+		if (!u)
+			return false;
+		shift = 10 * (u - unit + 1);
+		end++;
+	}
+	if (errno || *end || *n > max >> shift)
+		return false;
+	*n <<= shift;
+	return true;
+}
+
+/* A descriptor that this program was started with, or -1. */
+static int parse_fd(const char *option, const char *text)
+{
+	uint64_t n;
+
+	if (!parse_number(text, false, INT32_MAX, &n) || fcntl((int)n, F_GETFD) < 0) {
+		complain("%s: \"%s\" is not an open descriptor; a shell opens one with \"exec 3<>" NODE "0\"",
+			 option, text);
+		return -1;
+	}
+	return n;
+}
+
+/**
+ * struct target - the region that a command is about
+ * @fd:		descriptor
+ * @name:	for messages
+ * @opened:	@fd is to be closed
+ */
+struct target {
+	int fd;
+	const char *name;
+	bool opened;
+};
+
+/* Takes PATH from the arguments, if there is no --fd.  0 or -1, explained. */
+static int target_open(struct target *t, const struct options *opt, bool write,
+		       const char *command, int *argc, char ***argv)
+{
+	static char name[32];
+
+	t->opened = false;
+	if (opt->fd) {
+		t->fd = parse_fd("--fd", opt->fd);
+		snprintf(name, sizeof(name), "descriptor %d", t->fd);
+		t->name = name;
+		return t->fd < 0 ? -1 : 0;
+	}
+	if (!*argc) {
+		complain("%s: takes the path of one node, such as " NODE "0, or --fd N",
+			 command);
+		return -1;
+	}
+	t->name = **argv;
+	++*argv;
+	--*argc;
+	if (!strcmp(t->name, NODE)) {
+		complain("%s: %s is a new region each time it is opened; take one like " NODE "0, or --fd N with a descriptor of the region",
+			 command, t->name);
+		return -1;
+	}
+	t->fd = open(t->name, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+	t->opened = true;
+	if (t->fd < 0)
+		explain(t->name, errno);
+	return t->fd < 0 ? -1 : 0;
+}
+
+static void target_close(const struct target *t)
+{
+	if (t->opened)
+		close(t->fd);
+}
+
+/* Ranges as they are printed: one that goes on in the next answer is not cut. */
+struct ranges {
+	const struct options *opt;
+	bool begun;
+	struct spm_page_range last;
+	uint64_t n, pages;
+};
+
+static void print_last(struct ranges *r)
+{
+	unsigned long long start = r->last.start, end = r->last.end;
+
+	if (start == end)
+		return;
+	if (r->opt->json)
+		printf("%s[%llu, %llu]", r->n ? ", " : "", start, end);
+	else
+		printf("%#14llx %#14llx %10llu\n", start, end, (end - start) / 4096);
+	r->n++;
+}
+
+static void print_head(struct ranges *r)
+{
+	if (r->opt->json)
+		printf("{\n  \"ranges\": [");
+	else
+		printf("%14s %14s %10s\n", "from", "to", "pages");
+	r->begun = true;
+}
+
+static void print_ranges(struct ranges *r, const struct spm_page_range *vec,
+			 uint64_t count)
+{
+	uint64_t i;
+
+	if (!r->begun)
+		print_head(r);
+	for (i = 0; i < count; i++) {
+		if (vec[i].start == r->last.end && r->last.start != r->last.end) {
+			r->last.end = vec[i].end;
+			continue;
+		}
+		print_last(r);
+		r->last = vec[i];
+	}
+}
+
+static void print_totals(struct ranges *r, uint64_t start, uint64_t next)
+{
+	static const char text[] =
+		"looked at: %#llx to %#llx\nranges: %llu\npages: %llu\n";
+	static const char json[] =
+		"],\n  \"start\": %llu,\n  \"next\": %llu,\n  \"nranges\": %llu,\n  \"pages\": %llu\n}\n";
+
+	print_last(r);
+	printf(r->opt->json ? json : text, (unsigned long long)start,
+	       (unsigned long long)next, (unsigned long long)r->n,
+	       (unsigned long long)r->pages);
+	fflush(stdout);
+}
+
+static void explain_scan(const struct target *t, const struct options *opt, int err)
+{
+	if (err == EBADF && opt->clear)
+		complain("dirty: %s is not open for writing, which --clear needs", t->name);
+	else if (err == EINVAL && opt->since)
+		complain("dirty: --since %s: that and %s are not a region and its snapshot, or two of one region",
+			 opt->since, t->name);
+	else
+		explain(t->name, err);
+}
+
+/* One request after the other until the range is at its end; 0 or -1. */
+static int scan_all(const struct target *t, struct spm_scan *s,
+		    const struct options *opt)
+{
+	static struct spm_page_range vec[4096];
+	struct ranges r = { .opt = opt };
+	uint64_t end = s->start + s->len, start = s->start;
+	int ret = 0, err = 0;
+
+	s->vec = (uintptr_t)vec;
+	s->vec_len = sizeof(vec) / sizeof(vec[0]);
+	while (s->start < end) {
+		s->len = end - s->start;
+		ret = ioctl(t->fd, opt->referenced ? SPM_IOC_GET_REFERENCED :
+			    SPM_IOC_GET_DIRTY, s);
+		err = errno;
+		if (ret)
+			break;
+		print_ranges(&r, vec, s->count);
+		r.pages += s->pages;
+		s->start = s->next;
+	}
+	if (!ret && !r.begun)
+		print_head(&r);
+	/* Also after an error: what was told so far may have been cleared. */
+	if (r.begun)
+		print_totals(&r, start, s->start);
+	if (ret)
+		explain_scan(t, opt, err);
+	return ret;
+}
+
+static bool parse_bytes(const char *option, const char *text, __u64 *bytes)
+{
+	uint64_t n;
+
+	if (parse_number(text, true, INT64_MAX, &n) && !(n % 4096)) {
+		*bytes = n;
+		return true;
+	}
+	complain("dirty: %s: \"%s\" is not a multiple of 4096, such as 8192, 0x2000 or 8K",
+		 option, text);
+	return false;
+}
+
+static int cmd_dirty(const struct options *opt, int argc, char **argv)
+{
+	struct spm_info in = { .argsz = sizeof(in) };
+	struct spm_scan s = {
+		.argsz = sizeof(s),
+		.flags = SPM_SCAN_BY_OFFSET | (opt->clear ? SPM_SCAN_CLEAR : 0),
+	};
+	struct target t;
+	int ret = -1;
+
+	if (opt->since && (opt->clear || opt->referenced)) {
+		complain("dirty: --since goes with neither --clear nor --referenced");
+		return EXIT_TROUBLE;
+	}
+	if (opt->offset && !parse_bytes("--offset", opt->offset, &s.start))
+		return EXIT_TROUBLE;
+	if (opt->len && !parse_bytes("--len", opt->len, &s.len))
+		return EXIT_TROUBLE;
+	if (opt->since) {
+		s.since = parse_fd("--since", opt->since);
+		s.flags |= SPM_SCAN_SINCE;
+		if (s.since < 0)
+			return EXIT_TROUBLE;
+	}
+	if (target_open(&t, opt, opt->clear, "dirty", &argc, &argv))
+		return EXIT_TROUBLE;
+	if (argc)
+		complain("dirty: \"%s\" is too much; see \"spmctl --help\"", argv[0]);
+	else if (ioctl(t.fd, SPM_IOC_INFO, &in))
+		explain(t.name, errno);
+	else if (s.start > in.size)
+		complain("dirty: --offset %s is beyond the region, which has %llu bytes",
+			 opt->offset, (unsigned long long)in.size);
+	else
+		ret = 0;
+	if (!ret) {
+		if (!opt->len || s.len > in.size - s.start)
+			s.len = in.size - s.start;
+		ret = scan_all(&t, &s, opt);
+	}
+	target_close(&t);
+	return ret ? EXIT_TROUBLE : EXIT_OK;
+}
+
+static const char * const cow_sizes[] = {
+	[SPM_COW_SIZE_4K] = "4K", [SPM_COW_SIZE_2M] = "2M",
+	[SPM_COW_SIZE_AUTO] = "auto", NULL
+};
+
+static const char * const grains[] = {
+	[SPM_DIRTY_GRAIN_4K] = "4K", [SPM_DIRTY_GRAIN_2M] = "2M",
+	[SPM_DIRTY_GRAIN_AUTO] = "auto", NULL
+};
+
+static const struct tunable {
+	const char *name;
+	size_t offset;
+	uint32_t min, max;
+	const char * const *words;	/* or NULL: a number */
+} tunables[] = {
+#define TUNABLE(field, min, max, words) \
+	{ #field, offsetof(struct spm_policy, field), min, max, words }
+	TUNABLE(pg_ps_enabled, 0, 1, NULL),
+	TUNABLE(populate_threshold, 1, 512, NULL),
+	TUNABLE(dirty_threshold, 0, 511, NULL),
+	TUNABLE(prefault_pages, 0, 64, NULL),
+	TUNABLE(cow_size, 0, 2, cow_sizes),
+	TUNABLE(dirty_grain, 0, 2, grains),
+#undef TUNABLE
+};
+
+#define NR_TUNABLES	(sizeof(tunables) / sizeof(tunables[0]))
+
+static uint32_t *policy_field(struct spm_policy *p, const struct tunable *t)
+{
+	return (uint32_t *)((char *)p + t->offset);
+}
+
+/* The tunable whose name is the first @len bytes of @name. */
+static const struct tunable *find_tunable(const char *name, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < NR_TUNABLES; i++)
+		if (strlen(tunables[i].name) == len &&
+		    !strncmp(tunables[i].name, name, len))
+			return &tunables[i];
+	complain("policy: \"%.*s\" is not a tunable of a region; \"spmctl policy " NODE "0\" lists them",
+		 (int)len, name);
+	return NULL;
+}
+
+static bool parse_value(const struct tunable *t, const char *text, uint32_t *value)
+{
+	uint32_t i;
+	uint64_t n;
+
+	if (!strcmp(text, "inherit")) {
+		*value = SPM_POLICY_INHERIT;
+		return true;
+	}
+	for (i = 0; t->words && t->words[i]; i++) {
+		if (!strcmp(text, t->words[i])) {
+			*value = i;
+			return true;
+		}
+	}
+	if (!t->words && parse_number(text, false, t->max, &n) && n >= t->min) {
+		*value = n;
+		return true;
+	}
+	if (t->words)
+		complain("policy: %s takes %s, %s, %s or inherit, and not \"%s\"", t->name,
+			 t->words[0], t->words[1], t->words[2], text);
+	else
+		complain("policy: %s takes %u to %u or inherit, and not \"%s\"", t->name,
+			 t->min, t->max, text);
+	return false;
+}
+
+static void print_tunable(const struct options *opt, struct spm_policy *p,
+			  const struct tunable *t, bool more)
+{
+	uint32_t v = *policy_field(p, t);
+	const char *quote = opt->json ? "\"" : "";
+	const char *word = NULL;
+
+	if (v == SPM_POLICY_INHERIT)
+		word = "inherit";
+	else if (t->words && v <= t->max)
+		word = t->words[v];
+	printf("%s%s%s%s: ", opt->json ? "  " : "", quote, t->name, quote);
+	if (word)
+		printf("%s%s%s", quote, word, quote);
+	else
+		printf("%u", v);
+	printf("%s\n", opt->json && more ? "," : "");
+}
+
+/* Show what the arguments name, or all. */
+static int show_policy(const struct options *opt, const struct target *t,
+		       int argc, char **argv)
+{
+	struct spm_policy p = {
+		.argsz = sizeof(p),
+		.flags = opt->effective ? SPM_POLICY_EFFECTIVE : 0,
+	};
+	const struct tunable *tun;
+	int i, n = argc ? argc : (int)NR_TUNABLES;
+
+	for (i = 0; i < argc; i++)
+		if (!find_tunable(argv[i], strlen(argv[i])))
+			return -1;
+	if (ioctl(t->fd, SPM_IOC_GET_POLICY, &p)) {
+		explain(t->name, errno);
+		return -1;
+	}
+	if (opt->json)
+		printf("{\n");
+	for (i = 0; i < n; i++) {
+		tun = argc ? find_tunable(argv[i], strlen(argv[i])) : &tunables[i];
+		print_tunable(opt, &p, tun, i + 1 < n);
+	}
+	if (opt->json)
+		printf("}\n");
+	return 0;
+}
+
+/* All of them or, if one is wrong, none. */
+static int set_policy(const struct target *t, int argc, char **argv)
+{
+	struct spm_policy p = { .argsz = sizeof(p) };
+	const struct tunable *tun;
+	size_t i;
+	int k;
+
+	for (i = 0; i < NR_TUNABLES; i++)
+		*policy_field(&p, &tunables[i]) = SPM_POLICY_KEEP;
+	for (k = 0; k < argc; k++) {
+		size_t len = strcspn(argv[k], "=");
+
+		if (!argv[k][len]) {
+			complain("policy: \"%s\" has no value; either set tunables or show them",
+				 argv[k]);
+			return -1;
+		}
+		tun = find_tunable(argv[k], len);
+		if (!tun || !parse_value(tun, argv[k] + len + 1, policy_field(&p, tun)))
+			return -1;
+	}
+	if (!ioctl(t->fd, SPM_IOC_SET_POLICY, &p))
+		return 0;
+	if (errno == EBADF)
+		complain("policy: %s is not open for writing", t->name);
+	else
+		explain(t->name, errno);
+	return -1;
+}
+
+static int cmd_policy(const struct options *opt, int argc, char **argv)
+{
+	bool set = false;
+	struct target t;
+	int i, ret;
+
+	for (i = opt->fd ? 0 : 1; i < argc; i++)
+		set |= !!strchr(argv[i], '=');
+	if (set && (opt->effective || opt->json)) {
+		complain("policy: --effective and --json are for showing, and not for setting");
+		return EXIT_TROUBLE;
+	}
+	if (target_open(&t, opt, set, "policy", &argc, &argv))
+		return EXIT_TROUBLE;
+	ret = set ? set_policy(&t, argc, argv) : show_policy(opt, &t, argc, argv);
+	target_close(&t);
+	return ret ? EXIT_TROUBLE : EXIT_OK;
+}
+
 static int show_param(const char *name)
 {
 	char path[sizeof(PARAM_DIR) + 256], value[4096];
@@ -427,16 +881,25 @@ static const struct command {
 } commands[] = {
 	{ "stat",	"jar",	cmd_stat },
 	{ "verify",	"q",	cmd_verify },
+	{ "dirty",	"cfjlosR",	cmd_dirty },
+	{ "policy",	"efj",	cmd_policy },
 	{ "info",	"j",	cmd_info },
 	{ "params",	"",	cmd_params },
 };
 
 static const struct option long_options[] = {
 	{ "all",	no_argument,		NULL, 'a' },
+	{ "clear",	no_argument,		NULL, 'c' },
+	{ "effective",	no_argument,		NULL, 'e' },
+	{ "fd",		required_argument,	NULL, 'f' },
 	{ "help",	no_argument,		NULL, 'h' },
 	{ "json",	no_argument,		NULL, 'j' },
+	{ "len",	required_argument,	NULL, 'l' },
+	{ "offset",	required_argument,	NULL, 'o' },
 	{ "quiet",	no_argument,		NULL, 'q' },
+	{ "referenced",	no_argument,		NULL, 'R' },
 	{ "region",	required_argument,	NULL, 'r' },
+	{ "since",	required_argument,	NULL, 's' },
 	{ "version",	no_argument,		NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
 };
@@ -459,18 +922,39 @@ int main(int argc, char **argv)
 	const char *p;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "ahjqr:V", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "acef:hjl:o:qRr:s:V", long_options, NULL)) != -1) {
 		if (strlen(used) + 1 < sizeof(used) && c != '?' && !strchr(used, c))
 			used[strlen(used)] = c;
 		switch (c) {
 		case 'a':
 			opt.all = true;
 			break;
+		case 'c':
+			opt.clear = true;
+			break;
+		case 'e':
+			opt.effective = true;
+			break;
+		case 'f':
+			opt.fd = optarg;
+			break;
 		case 'j':
 			opt.json = true;
 			break;
+		case 'l':
+			opt.len = optarg;
+			break;
+		case 'o':
+			opt.offset = optarg;
+			break;
 		case 'q':
 			opt.quiet = true;
+			break;
+		case 'R':
+			opt.referenced = true;
+			break;
+		case 's':
+			opt.since = optarg;
 			break;
 		case 'r':
 			opt.region = optarg;
