@@ -4,9 +4,10 @@
 # compare.sh - do the bpftrace scripts see what the module counts?
 #
 # Usage: compare.sh [COMMAND [ARGUMENT]...]
-#   Runs COMMAND under faults.bt, promotions.bt and cow.bt in turn, and compares
-#   their totals with how far the counters in debugfs went in the meantime.
-#   Without COMMAND: demo_shm, and demo_cow for cow.bt, from the PATH or from
+#   Runs COMMAND under faults.bt, promotions.bt, cow.bt and dirty.bt in turn, and
+#   compares their totals with how far the counters in debugfs went in the
+#   meantime.  Without COMMAND: demo_shm, demo_cow for cow.bt, and stores and
+#   clears of the first region for dirty.bt, by programs from the PATH or from
 #   /spm/bin.  Nothing else may use superpmap regions meanwhile.  Root only;
 #   prints TAP.
 #
@@ -112,6 +113,22 @@ if [ ! -r $COUNTERS ]; then
 fi
 SHM=$(command -v demo_shm || echo /spm/bin/demo_shm)
 COW=$(command -v demo_cow || echo /spm/bin/demo_cow)
+STORE=$(command -v helper_store || echo /spm/bin/helper_store)
+SPMCTL=$(command -v spmctl || echo /spm/bin/spmctl)
+
+# Stores to some pages of two slots and then to all of one, and clears.
+track()
+{
+	exec 3<>/dev/superpmap0
+	$STORE 3 0 4096 2097152 -- $SPMCTL dirty --fd 3 --referenced --clear || return
+	$SPMCTL dirty --fd 3 --clear || return
+	# shellcheck disable=SC2046 # a list of numbers
+	$STORE 3 8192 $(seq 2097152 4096 4194303) || return
+	$SPMCTL dirty --fd 3 --clear
+	status=$?
+	exec 3>&-
+	return $status
+}
 
 run faults.bt "${@:-$SHM}"
 compare faults vm.stats.vm.v_vm_faults
@@ -133,6 +150,13 @@ compare early vm.cow.early_pages
 compare collapses vm.cow.collapses
 compare handed vm.stats.vm.v_cow_optim
 compare merged vm.cow.merged_pages
+
+run dirty.bt "${@:-track}"
+compare protected vm.track.wrprotects
+compare cleared vm.track.cleared_pages
+compare kept vm.track.kept_dirty_pages
+compare accessed vm.track.accessed
+compare forgotten vm.track.accessed_cleared
 
 echo "1..$NR"
 exit $BAD
