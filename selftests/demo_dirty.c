@@ -5,11 +5,12 @@
  * and to soft-dirty, on other kinds of memory, in the same boot.
  *
  * Counts ticks of the processor's time stamp counter.  "make bench" runs this in a
- * machine where each is one instruction.  With --json, one object a line.
+ * machine where each is one instruction.
  */
 #define SPM_TEST_NO_HARNESS
 #include "spm_test.h"
 
+#include <getopt.h>
 #include <linux/fs.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
@@ -17,6 +18,22 @@
 #define SLOTS	128
 #define LEN	(SLOTS * SPM_SLOT)
 #define PAGES	(SLOTS * SPM_SLOT_PAGES)
+
+#define SHMEM_THP \
+	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+
+static const char usage_text[] =
+"Usage: demo_dirty [--json]\n"
+"Prints what it costs to learn which pages of 256 MB were stored to, and to\n"
+"begin anew, in ticks of the time stamp counter: of superpmap, PAGEMAP_SCAN and\n"
+"soft-dirty, on several kinds of memory.\n"
+"\n"
+"  -h, --help  this text\n"
+"  -j, --json  one JSON object a line\n"
+"\n"
+"Needs root: it runs before all other programs, and lets shared memory have huge\n"
+"pages meanwhile.\n"
+"Exit status: 0 done, 1 something failed, 2 wrong usage, 4 no module.\n";
 
 static int pagemap, uffd, region;
 static char *map;
@@ -109,6 +126,32 @@ static void map_shmem(void)
 	map_other(MAP_SHARED, MADV_NOHUGEPAGE);
 }
 
+/* The kernel must be asked to make huge pages of shared memory. */
+static bool shmem_thp(const char *mode)
+{
+	int fd = open(SHMEM_THP, O_WRONLY | O_CLOEXEC);
+	bool good = fd >= 0 && write(fd, mode, strlen(mode)) > 0;
+
+	close(fd);
+	return good;
+}
+
+static void map_shmem_thp(void)
+{
+	char old[128] = "", *word;
+	int fd = open(SHMEM_THP, O_RDONLY | O_CLOEXEC);
+
+	/* "always [never] deny" */
+	if (fd < 0 || read(fd, old, sizeof(old) - 1) < 0 ||
+	    !shmem_thp("advise"))
+		spm_die(SHMEM_THP);
+	close(fd);
+	map_other(MAP_SHARED, MADV_HUGEPAGE);
+	word = strchr(old, '[');
+	if (word)
+		shmem_thp(strtok(word + 1, "]"));
+}
+
 static void watch_pagemap_scan(void)
 {
 	struct uffdio_api api = {
@@ -142,10 +185,14 @@ static const struct kind kinds[] = {
 	  "FilePmdMapped" },
 	{ "PAGEMAP_SCAN, anonymous THP", map_anonymous, watch_pagemap_scan,
 	  ask_pagemap_scan, "AnonHugePages" },
+	{ "PAGEMAP_SCAN, shmem THP", map_shmem_thp, watch_pagemap_scan,
+	  ask_pagemap_scan, "ShmemPmdMapped" },
 	{ "PAGEMAP_SCAN, shmem 4K", map_shmem, watch_pagemap_scan,
 	  ask_pagemap_scan, "ShmemPmdMapped" },
 	{ "soft-dirty, anonymous THP", map_anonymous, NULL, ask_soft_dirty,
 	  "AnonHugePages" },
+	{ "soft-dirty, shmem THP", map_shmem_thp, NULL, ask_soft_dirty,
+	  "ShmemPmdMapped" },
 	{ "soft-dirty, shmem 4K", map_shmem, NULL, ask_soft_dirty,
 	  "ShmemPmdMapped" },
 };
@@ -176,7 +223,7 @@ static void measure(const struct kind *k, const struct pattern *p)
 	uint64_t t0 = 0, t1 = 0, t2 = 0;
 	unsigned long i, stored = 0;
 	unsigned int n;
-	long told = 0;
+	long told = 0, kb;
 
 	for (n = 0; n < p->times; n++) {
 		t0 = now();
@@ -187,13 +234,15 @@ static void measure(const struct kind *k, const struct pattern *p)
 		t2 = now();
 	}
 	stored = p->pages / p->step;
-	printf(json ? "{\"memory\": \"%s\", \"stored\": \"%s\", "
-		      "\"store_ticks\": %llu, \"ask_ticks\": %llu, "
-		      "\"pages_told\": %ld, \"pages_stored\": %lu, "
-		      "\"superpages_kb\": %ld}\n" :
-	       "%-28s %-30s %12llu %10llu %6ld %6lu %8ld\n", k->name, p->name,
-	       (unsigned long long)(t1 - t0), (unsigned long long)(t2 - t1),
-	       told, stored, spm_smaps_range(map, LEN, k->field));
+	kb = spm_smaps_range(map, LEN, k->field);
+	if (json)
+		printf("{\"memory\": \"%s\", \"stored\": \"%s\", \"store_ticks\": %llu, \"ask_ticks\": %llu, \"pages_told\": %ld, \"pages_stored\": %lu, \"superpages_kb\": %ld}\n",
+		       k->name, p->name, (unsigned long long)(t1 - t0),
+		       (unsigned long long)(t2 - t1), told, stored, kb);
+	else
+		printf("%-28s %-30s %12llu %10llu %6ld %6lu %8ld\n", k->name,
+		       p->name, (unsigned long long)(t1 - t0),
+		       (unsigned long long)(t2 - t1), told, stored, kb);
 	fflush(stdout);
 }
 
@@ -216,10 +265,35 @@ static void run(const struct kind *k)
 
 int main(int argc, char **argv)
 {
+	static const struct option options[] = {
+		{ "help",	no_argument,	NULL, 'h' },
+		{ "json",	no_argument,	NULL, 'j' },
+		{ NULL, 0, NULL, 0 }
+	};
 	struct sched_param first = { .sched_priority = 50 };
 	unsigned int i;
+	int c;
 
-	json = argc > 1 && !strcmp(argv[1], "--json");
+	while ((c = getopt_long(argc, argv, "hj", options, NULL)) != -1) {
+		switch (c) {
+		case 'h':
+			fputs(usage_text, stdout);
+			return 0;
+		case 'j':
+			json = true;
+			break;
+		default:
+			return 2;
+		}
+	}
+	if (optind != argc) {
+		fputs(usage_text, stderr);
+		return 2;
+	}
+	if (!spm_present()) {
+		printf("SKIP: no " SPM_NODE ", the module is not loaded\n");
+		return 4;
+	}
 	/* Nobody else's time is to be counted. */
 	if (sched_setscheduler(0, SCHED_FIFO, &first))
 		spm_die("SCHED_FIFO");
