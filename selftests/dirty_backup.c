@@ -65,8 +65,10 @@ int backup_by_snapshots(int fd, size_t size, int file, int last)
 	};
 	char *map = mmap(NULL, size, PROT_READ, MAP_SHARED, now, 0);
 
-	if (now < 0 || map == MAP_FAILED)
+	if (map == MAP_FAILED) {
+		close(now);
 		return -1;
+	}
 	if (last < 0)
 		bad = save(file, map, 0, size);
 	while (last >= 0 && !bad && s.len) {
