@@ -11,7 +11,7 @@
 #include "collapse.h"
 #include "cow.h"
 #include "freeze.h"
-#include "pmap.h"
+#include "rmap.h"
 
 /**
  * struct spm_test_base - what a region gives to its objects

@@ -284,8 +284,7 @@ static int spm_check_vma(struct spm_region *r, struct vm_area_struct *vma,
 			 unsigned long end, const struct spm_advice *advice,
 			 bool write)
 {
-	if (!vma || vma->vm_ops != &spm_vm_ops || spm_vma_region(vma) != r ||
-	    !spm_map_of(vma)->object)
+	if (!spm_vma_maps(vma, r) || !spm_map_of(vma)->object)
 		return -ENOMEM;
 	/* What is done to a private mapping does not change the region. */
 	if (advice->write && !write && !spm_vma_private(vma))

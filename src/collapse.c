@@ -14,7 +14,7 @@
 #include <kunit/visibility.h>
 
 #include "collapse.h"
-#include "pmap.h"
+#include "rmap.h"
 #include "track.h"
 
 /**

@@ -11,6 +11,7 @@
 #include <kunit/visibility.h>
 
 #include "cow.h"
+#include "rmap.h"
 #include "track.h"
 
 /**

@@ -249,80 +249,62 @@ static int spm_ioc_snapshot(struct spm_region *r, void __user *arg, bool read)
 	return fd;
 }
 
-/* Is a value one that can be set, and does it change anything? */
-static int spm_tune(u32 value, u32 min, u32 max, unsigned int *field)
+static bool spm_tunable_valid(u32 value, u32 min, u32 max)
 {
-	if (value == SPM_POLICY_KEEP)
-		return 0;
-	if (value != SPM_POLICY_INHERIT && (value < min || value > max))
-		return -EINVAL;
-	WRITE_ONCE(*field, value);
-	return 0;
+	return value == SPM_POLICY_KEEP || value == SPM_POLICY_INHERIT ||
+	       (value >= min && value <= max);
 }
 
 /*
- * Onto a copy first, so that nothing changes when one value is refused.  Two
- * callers at once: each tunable is what one of them wants, as with the module
- * parameters.
+ * Nothing changes when one value is refused.  Two callers at once: each tunable is
+ * what one of them wants, as with the module parameters.
  */
 static int spm_ioc_set_policy(struct spm_region *r, void __user *arg,
 			      bool write)
 {
-	struct spm_tunables t = r->tunables;
 	struct spm_policy a;
 	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+	bool valid = true;
 
 	BUILD_BUG_ON(SPM_TUNABLE_INHERIT != SPM_POLICY_INHERIT);
 	BUILD_BUG_ON(SPM_COW_AUTO != SPM_COW_SIZE_AUTO);
 	BUILD_BUG_ON(SPM_GRAIN_AUTO != SPM_DIRTY_GRAIN_AUTO);
 	if (err)
 		return err;
-	if (a.flags ||
-	    spm_tune(a.pg_ps_enabled, 0, 1, &t.superpages) ||
-	    spm_tune(a.populate_threshold, 1, SPM_SLOT_PAGES,
-		     &t.populate_threshold) ||
-	    spm_tune(a.dirty_threshold, 0, SPM_SLOT_PAGES - 1,
-		     &t.dirty_threshold) ||
-	    spm_tune(a.prefault_pages, 0, SPM_PREFAULT_MAX,
-		     &t.prefault_pages) ||
-	    spm_tune(a.cow_size, 0, SPM_COW_SIZE_AUTO, &t.cow_size) ||
-	    spm_tune(a.dirty_grain, 0, SPM_DIRTY_GRAIN_AUTO, &t.dirty_grain))
+#define SPM_CHECK(field, name, min, max) \
+	valid &= spm_tunable_valid(a.name, min, max);
+	SPM_TUNABLES(SPM_CHECK)
+#undef SPM_CHECK
+	if (a.flags || !valid)
 		return -EINVAL;
 	if (!write)
 		return -EBADF;
-	WRITE_ONCE(r->tunables.superpages, t.superpages);
-	WRITE_ONCE(r->tunables.populate_threshold, t.populate_threshold);
-	WRITE_ONCE(r->tunables.dirty_threshold, t.dirty_threshold);
-	WRITE_ONCE(r->tunables.prefault_pages, t.prefault_pages);
-	WRITE_ONCE(r->tunables.cow_size, t.cow_size);
-	WRITE_ONCE(r->tunables.dirty_grain, t.dirty_grain);
+#define SPM_SET(field, name, min, max)					\
+	if (a.name != SPM_POLICY_KEEP)					\
+		WRITE_ONCE(r->tunables.field, a.name);
+	SPM_TUNABLES(SPM_SET)
+#undef SPM_SET
 	return 0;
 }
 
 static int spm_ioc_get_policy(struct spm_region *r, void __user *arg)
 {
-	const struct spm_tunables *t = &r->tunables;
 	struct spm_policy a;
 	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+	bool own;
 
 	if (err)
 		return err;
 	if (a.flags & ~SPM_POLICY_EFFECTIVE)
 		return -EINVAL;
-	a.pg_ps_enabled = READ_ONCE(t->superpages);
-	a.populate_threshold = READ_ONCE(t->populate_threshold);
-	a.dirty_threshold = READ_ONCE(t->dirty_threshold);
-	a.prefault_pages = READ_ONCE(t->prefault_pages);
-	a.cow_size = READ_ONCE(t->cow_size);
-	a.dirty_grain = READ_ONCE(t->dirty_grain);
-	if (a.flags & SPM_POLICY_EFFECTIVE) {
+	own = !(a.flags & SPM_POLICY_EFFECTIVE);
+#define SPM_GET(field, name, min, max)					\
+	a.name = own ? READ_ONCE(r->tunables.field) :			\
+		       spm_region_tunable(r, field);
+	SPM_TUNABLES(SPM_GET)
+#undef SPM_GET
+	if (!own)
 		a.pg_ps_enabled = spm_region_superpages(r);
-		a.populate_threshold = spm_region_tunable(r, populate_threshold);
-		a.dirty_threshold = spm_region_tunable(r, dirty_threshold);
-		a.prefault_pages = spm_region_tunable(r, prefault_pages);
-		a.cow_size = spm_region_tunable(r, cow_size);
-		a.dirty_grain = spm_region_tunable(r, dirty_grain);
-	}
 	return spm_copy_out(arg, &a, sizeof(a), a.argsz);
 }
 

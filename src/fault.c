@@ -17,6 +17,7 @@
 
 #include "cow.h"
 #include "fault.h"
+#include "rmap.h"
 
 static int spm_fault_populate(const struct spm_place *pl,
 			      struct spm_reserv *rv, unsigned int i,

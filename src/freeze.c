@@ -22,7 +22,7 @@
 
 #include "collapse.h"
 #include "freeze.h"
-#include "pmap.h"
+#include "rmap.h"
 #include "track.h"
 
 /* Copy every page of @rv into a new reservation of @to's. */

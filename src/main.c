@@ -63,21 +63,29 @@ static const struct kernel_param_ops spm_param_ops = {
 	.get = spm_param_get,
 };
 
-#define SPM_PARAM(field, lo, hi, text)					\
+/* The ranges of all tunables: spm_min_FIELD, spm_max_FIELD. */
+enum {
+#define SPM_RANGE(field, name, min, max) \
+	spm_min_##field = min, spm_max_##field = max,
+	SPM_TUNABLES(SPM_RANGE)
+#undef SPM_RANGE
+};
+
+#define SPM_PARAM(field, text)						\
 	static const struct spm_param spm_param_##field = {		\
 		.name = #field,						\
 		.value = &spm_tunables.field,				\
-		.min = lo,						\
-		.max = hi,						\
+		.min = spm_min_##field,					\
+		.max = spm_max_##field,					\
 	};								\
 	module_param_cb(field, &spm_param_ops, (void *)&spm_param_##field, 0644); \
 	MODULE_PARM_DESC(field, text)
 
-SPM_PARAM(populate_threshold, 1, SPM_SLOT_PAGES,
+SPM_PARAM(populate_threshold,
 	  "populated 4K pages of a 2M slot at which the rest is populated at once, 1 to 512 (default 512: never early)");
-SPM_PARAM(dirty_threshold, 0, SPM_SLOT_PAGES - 1,
+SPM_PARAM(dirty_threshold,
 	  "dirty pages among the other 511 at which a writable 2M entry is made by marking the rest dirty, 0 to 511 (default 511)");
-SPM_PARAM(prefault_pages, 0, SPM_PREFAULT_MAX,
+SPM_PARAM(prefault_pages,
 	  "populated 4K pages on each side that a 4K fault maps as well, 0 to 64 (default 4)");
 
 /* A tunable whose values have names. */

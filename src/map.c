@@ -207,21 +207,19 @@ static void spm_clean_slot(struct spm_map *map, struct vm_area_struct *vma,
 			   unsigned long end)
 {
 	struct spm_slot *slot = spm_object_find_slot(map->object, index);
+	unsigned int i, n, stop;
 	struct spm_place pl;
-	unsigned long addr;
 
 	/* All entries are of pages that may be written to. */
 	if (slot && slot->reserv && slot->reserv->ndirty == SPM_SLOT_PAGES)
 		return;
 	spm_place_init(&pl, vma, index, ULONG_MAX, NULL);
-	addr = max(start, spm_place_addr(&pl, pl.lo));
+	start = max(start, spm_place_addr(&pl, pl.lo));
 	end = min(end, spm_place_addr(&pl, pl.hi));
-	while (addr < end) {
-		unsigned long stop = min(end, ALIGN(addr + 1, PMD_SIZE));
-
-		spm_pt_clean_readonly(vma->vm_mm, addr,
-				      (stop - addr) >> PAGE_SHIFT);
-		addr = stop;
+	stop = (end - pl.addr) >> PAGE_SHIFT;
+	for (i = (start - pl.addr) >> PAGE_SHIFT; i < stop; i += n) {
+		n = spm_place_run(&pl, i, stop);
+		spm_pt_clean_readonly(vma->vm_mm, spm_place_addr(&pl, i), n);
 	}
 }
 

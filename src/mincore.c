@@ -59,7 +59,7 @@ static int spm_mincore_round(struct spm_region *r, struct spm_mincore_round *m,
 	if (mmap_read_lock_killable(mm))
 		return -EINTR;
 	vma = vma_lookup(mm, m->addr);
-	if (!vma || vma->vm_ops != &spm_vm_ops || spm_vma_region(vma) != r) {
+	if (!spm_vma_maps(vma, r)) {
 		mmap_read_unlock(mm);
 		return -ENOMEM;
 	}

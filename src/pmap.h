@@ -57,14 +57,6 @@ struct spm_pmap {
 	bool inexact;
 };
 
-void spm_rmap_init(struct spm_rmap *rmap, struct address_space *mapping);
-void spm_rmap_destroy(struct spm_rmap *rmap);
-void spm_rmap_remove_all(struct spm_rmap *rmap, pgoff_t slot,
-			 unsigned int first, unsigned int end);
-void spm_rmap_remove_write(struct spm_rmap *rmap, const struct spm_reserv *rv);
-unsigned int spm_rmap_clear_modify(struct spm_rmap *rmap, struct spm_reserv *rv,
-				   unsigned int first, unsigned int end);
-
 void spm_pmap_init(struct spm_pmap *pm, const struct spm_owner *owner,
 		   struct spm_rmap *rmap, struct mm_struct *mm);
 void spm_pmap_destroy(struct spm_pmap *pm);
@@ -77,6 +69,7 @@ void spm_pmap_forget(struct spm_pmap *pm, pgoff_t slot);
 int spm_pmap_move(struct spm_pmap *to, struct spm_pmap *from, pgoff_t slot,
 		  bool whole);
 
+void spm_pmap_write_protected(struct spm_pmap *pm, const struct spm_reserv *rv);
 vm_fault_t spm_pmap_enter_4k(struct spm_pmap *pm, const struct spm_place *pl,
 			     struct spm_reserv *rv, unsigned int i);
 vm_fault_t spm_pmap_enter_2m(struct spm_pmap *pm, const struct spm_place *pl,

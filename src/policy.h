@@ -79,6 +79,18 @@ struct spm_tunables {
 
 extern struct spm_tunables spm_tunables;
 
+/*
+ * The tunables that a region can have of its own, and their ranges:
+ * X(field, name in the user interface, least, greatest).
+ */
+#define SPM_TUNABLES(X)							\
+	X(superpages,		pg_ps_enabled,		0, 1)		\
+	X(populate_threshold,	populate_threshold,	1, SPM_SLOT_PAGES) \
+	X(dirty_threshold,	dirty_threshold,	0, SPM_SLOT_PAGES - 1) \
+	X(prefault_pages,	prefault_pages,		0, SPM_PREFAULT_MAX) \
+	X(cow_size,		cow_size,		0, SPM_COW_AUTO) \
+	X(dirty_grain,		dirty_grain,		0, SPM_GRAIN_AUTO)
+
 /* What a PMD holds, from nothing upward; the pmap shadow uses the same. */
 enum spm_pmd_state {
 	SPM_PMD_NONE,	/* nothing */

@@ -67,6 +67,16 @@ static inline unsigned long spm_place_addr(const struct spm_place *pl,
 	return pl->addr + ((unsigned long)i << PAGE_SHIFT);
 }
 
+/* How many pages of [@i, @end) one PMD entry maps, from page @i on. */
+static inline unsigned int spm_place_run(const struct spm_place *pl,
+					 unsigned int i, unsigned int end)
+{
+	unsigned long addr = spm_place_addr(pl, i);
+
+	return min((PMD_SIZE - (addr & ~PMD_MASK)) >> PAGE_SHIFT,
+		   (unsigned long)(end - i));
+}
+
 void spm_place_init(struct spm_place *pl, struct vm_area_struct *vma,
 		    pgoff_t slot, pgoff_t size, pmd_t *pmd);
 pmd_t *spm_pt_pmd(struct mm_struct *mm, unsigned long addr);

@@ -15,6 +15,7 @@
 #include "cow.h"
 #include "freeze.h"
 #include "region.h"
+#include "rmap.h"
 
 /* "sprp", shown by statfs to whoever gets hold of such an inode. */
 #define SPM_FS_MAGIC	0x73707270

@@ -213,7 +213,7 @@ static int spm_age_map(struct spm_map *map, pgoff_t index, unsigned int lo,
 		return -EINTR;
 	}
 	for_each_vma_range(vmi, vma, addr + ((unsigned long)hi << PAGE_SHIFT)) {
-		if (vma->vm_ops != &spm_vm_ops || spm_map_of(vma) != map)
+		if (!spm_vma_is_ours(vma) || spm_map_of(vma) != map)
 			continue;
 		err = mutex_lock_killable(lock);
 		if (err)
@@ -408,8 +408,7 @@ static int spm_scan_vma(struct spm_scanner *s, unsigned long addr,
 			struct vm_area_struct **vma)
 {
 	*vma = vma_lookup(current->mm, addr);
-	if (!*vma || (*vma)->vm_ops != &spm_vm_ops ||
-	    spm_vma_region(*vma) != s->region || !spm_map_of(*vma)->object)
+	if (!spm_vma_maps(*vma, s->region) || !spm_map_of(*vma)->object)
 		return -ENOMEM;
 	if (s->clear && !s->write && !spm_vma_private(*vma))
 		return -EBADF;

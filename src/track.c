@@ -25,7 +25,7 @@
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 
-#include "pmap.h"
+#include "rmap.h"
 #include "track.h"
 
 /* Where to look next; pages beyond the end of that are @open no more. */

@@ -98,11 +98,9 @@ static void spm_verify_read(struct spm_verify *v, struct mm_struct *mm,
 	unsigned int i = pl->lo;
 
 	while (i < pl->hi) {
-		unsigned long addr = spm_place_addr(pl, i);
-		unsigned int n = min((PMD_SIZE - (addr & ~PMD_MASK)) >> PAGE_SHIFT,
-				     (unsigned long)pl->hi - i);
+		unsigned int n = spm_place_run(pl, i, pl->hi);
 
-		spm_pt_read(mm, addr, n, v->pte + i);
+		spm_pt_read(mm, spm_place_addr(pl, i), n, v->pte + i);
 		i += n;
 	}
 }
@@ -159,7 +157,7 @@ static void spm_verify_map(struct spm_verify *v, struct spm_map *map)
 	for_each_vma(vmi, vma) {
 		pgoff_t last = vma->vm_pgoff + vma_pages(vma) - 1;
 
-		if (vma->vm_ops != &spm_vm_ops || vma->vm_private_data != map)
+		if (!spm_vma_is_ours(vma) || spm_map_of(vma) != map)
 			continue;
 		xa_for_each_range(&map->object->family->locks, index, lock,
 				  vma->vm_pgoff >> SPM_SLOT_SHIFT,
