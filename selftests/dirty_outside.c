@@ -209,27 +209,43 @@ TEST_F(spm, msync_and_fsync)
  * NUMA hinting takes the access rights of entries away for a while, and gives
  * them back in the fault that follows.
  */
+static long long hint_faults(void)
+{
+	char name[64];
+	long long n, found = -1;
+	FILE *f = fopen("/proc/vmstat", "r");
+
+	while (f && fscanf(f, "%63s %lld", name, &n) == 2)
+		if (!strcmp(name, "numa_hint_faults"))
+			found = n;
+	if (f)
+		fclose(f);
+	return found;
+}
+
 TEST_F(spm, numa_hinting)
 {
 	const char *sysctl = "/proc/sys/kernel/numa_balancing";
-	int fd = spm_open(), k;
+	int fd = spm_open();
+	long long before;
 	time_t end;
 	char *map;
 
 	/* The debug kernel has two nodes. */
 	if (access(sysctl, W_OK) ||
-	    access("/sys/devices/system/node/node1", F_OK)) {
-		spm_note("no NUMA balancing, or one node");
-		return;
-	}
+	    access("/sys/devices/system/node/node1", F_OK))
+		SKIP(return, "no NUMA balancing, or one node");
 	map = prepared(fd);
+	before = hint_faults();
 	write_text(sysctl, "1");
-	end = time(NULL) + 4;
-	for (k = 0; time(NULL) < end; k++) {
+	for (end = time(NULL) + 60; time(NULL) < end;) {
 		ASSERT_EQ(-1, spm_wrong(map, 0, PAGES, SEED));
 		*(volatile char *)(map + 3 * SPM_SLOT) = map[3 * SPM_SLOT];
+		if (hint_faults() > before + 8)
+			break;
 	}
 	write_text(sysctl, "0");
+	EXPECT_LT(before + 8, hint_faults());
 	ASSERT_EQ(3 * 512, spm_count_2m(fd, map, LEN));
 	ASSERT_EQ(0, damage(fd, map, "NUMA hinting"));
 }
@@ -330,6 +346,7 @@ static int touch_and_leave(void *arg)
 /* Of another process; and after it is gone. */
 TEST_F(spm, referenced_elsewhere)
 {
+	int i, seen = 0;
 	char *map;
 
 	region = spm_open();
@@ -337,6 +354,18 @@ TEST_F(spm, referenced_elsewhere)
 	spm_unmap(map, LEN);
 	ASSERT_LE(0, spm_referenced(region, OFF | CLEAR, 0, LEN));
 	ASSERT_EQ(0, spm_referenced(region, OFF | CLEAR, 0, LEN));
+	ASSERT_EQ(0, spm_fork_run(touch_and_leave, NULL));
+	/* One bit for 512 pages here as well: one look in 512 clears it. */
+	for (i = 0; i < 512; i++) {
+		seen += spm_referenced(region, OFF | CLEAR, i * SPM_PAGE,
+				       SPM_PAGE);
+		if (!spm_referenced(region, OFF, 0, SPM_SLOT))
+			break;
+	}
+	ASSERT_GT(512, i);
+	ASSERT_EQ(i + 1, seen);
+	spm_referenced(region, OFF | CLEAR, 0, LEN);
+	ASSERT_EQ(0, spm_referenced(region, OFF, 0, LEN));
 	ASSERT_EQ(0, spm_fork_run(touch_and_leave, NULL));
 	ASSERT_EQ(512, spm_referenced(region, OFF | CLEAR, 0, LEN));
 	ASSERT_EQ(0, spm_referenced(region, OFF, 0, LEN));

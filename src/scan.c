@@ -228,12 +228,15 @@ static int spm_age_map(struct spm_map *map, pgoff_t index, unsigned int lo,
 
 /*
  * Entries that are gone speak for the reservation as a whole: the kernel noted
- * in the folio that some of them had been accessed.
+ * in the folio that some of them had been accessed.  One bit for 512 pages, too:
+ * see spm_policy_accessed_page().
  */
-static void spm_age_unmapped(struct spm_region *r, pgoff_t index, bool clear,
+static void spm_age_unmapped(struct spm_region *r, pgoff_t index,
+			     unsigned int lo, unsigned int hi, bool clear,
 			     unsigned long *bits)
 {
 	struct spm_slot *slot = spm_object_find_slot(r->object, index);
+	unsigned int one = spm_policy_accessed_page(index);
 	struct spm_reserv *rv;
 
 	if (!slot)
@@ -243,7 +246,7 @@ static void spm_age_unmapped(struct spm_region *r, pgoff_t index, bool clear,
 	if (rv && !spm_reserv_loose(rv) && folio_test_referenced(rv->folio)) {
 		if (!folio_mapped(rv->folio))
 			bitmap_or(bits, bits, rv->popmap, SPM_SLOT_PAGES);
-		if (clear)
+		if (clear && one >= lo && one < hi)
 			folio_clear_referenced(rv->folio);
 	}
 	mutex_unlock(slot->lock);
@@ -269,7 +272,7 @@ static int spm_age_slot_once(struct spm_scanner *s, const struct spm_piece *p,
 	if (map)
 		spm_map_put(map);
 	if (!err)
-		spm_age_unmapped(s->region, index, clear, bits);
+		spm_age_unmapped(s->region, index, lo, hi, clear, bits);
 	return err;
 }
 
@@ -291,7 +294,7 @@ static int spm_age_slot(struct spm_scanner *s, const struct spm_piece *p,
 		return err;
 	hi = spm_answer_fits(&s->ans, part->page, bits, lo, hi);
 	spm_answer_add(&s->ans, part->page, bits, lo, hi);
-	if (s->clear && !once)
+	if (s->clear && !once && lo < hi)
 		err = spm_age_slot_once(s, p, part->index, lo, hi, true, bits);
 	return err ?: hi;
 }
