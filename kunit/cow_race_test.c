@@ -287,7 +287,7 @@ static void snapshots_and_forks_beside_stores(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, race->obj->backing);
 	for (s = 0; s < SPM_TEST_SLOTS; s++) {
 		must_show(race, race->obj, s, STILL, s + 1);
-		KUNIT_EXPECT_EQ(test, spm_test_reserv(race->obj, s)->popcnt, 3);
+		KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(spm_test_reserv(race->obj, s)), 3);
 	}
 	KUNIT_EXPECT_EQ(test, atomic_read(&race->wrong), 0);
 	EXPECT_STAT(test, race->base->counters, objects, 1);

@@ -495,7 +495,7 @@ static void zeros_come_from_the_region(struct kunit *test)
 	for (k = 0; k < 4; k++)
 		KUNIT_ASSERT_EQ(test, spm_test_touch(c, 0, k), 0);
 	KUNIT_EXPECT_NULL(test, spm_test_reserv(c->obj, 0));
-	KUNIT_EXPECT_EQ(test, spm_test_reserv(r->obj, 0)->popcnt, 3);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(spm_test_reserv(r->obj, 0)), 3);
 	KUNIT_EXPECT_EQ(test, spm_test_reserv(r->obj, 0)->ndirty, 0);
 	set_pages(test, r, 0, 1, 3);
 	EXPECT_FAMILY(test);
@@ -737,7 +737,7 @@ static void copying_a_slot_takes_what_shows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, spm_cow_slot(s->obj, slot, &pl), 3);
 	KUNIT_EXPECT_EQ(test, spm_cow_slot(s->obj, slot, &pl), 0);
 	mutex_unlock(slot->lock);
-	KUNIT_EXPECT_EQ(test, spm_test_reserv(s->obj, 1)->popcnt, 6);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(spm_test_reserv(s->obj, 1)), 6);
 	KUNIT_EXPECT_EQ(test, spm_test_reserv(s->obj, 1)->ndirty, 6);
 	EXPECT_STAT(test, s->base->counters, cow_copied, 1 + 3);
 	EXPECT_FAMILY(test);
@@ -786,7 +786,7 @@ static void store_without_memory(struct kunit *test)
 	kunit_deactivate_static_stub(test, spm_folio_alloc);
 	KUNIT_EXPECT_NULL(test, spm_test_reserv(r->obj, 0));
 	KUNIT_EXPECT_NULL(test, spm_test_reserv(p->obj, 0));
-	KUNIT_EXPECT_EQ(test, spm_test_reserv(s->obj, 0)->popcnt, 1);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(spm_test_reserv(s->obj, 0)), 1);
 	EXPECT_FAMILY(test);
 	set_pages(test, r, 0, 0, 1);
 	set_pages(test, p, 0, 1, 6);

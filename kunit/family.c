@@ -500,15 +500,15 @@ struct books {
 static const char *wrong_reserv(const struct spm_object *obj, pgoff_t index,
 				const struct spm_reserv *rv)
 {
-	bool queued = test_bit(SPM_RV_QUEUED, &rv->flags);
+	bool queued = spm_reserv_queued(rv);
 	unsigned int i;
 
 	if (rv->owner != &obj->owner || rv->index != index)
 		return "reservation of another object or slot";
-	if (rv->popcnt != bitmap_weight(rv->popmap, SPM_SLOT_PAGES) ||
+	if (spm_reserv_popcnt(rv) != bitmap_weight(rv->popmap, SPM_SLOT_PAGES) ||
 	    rv->ndirty != bitmap_weight(rv->dirty, SPM_SLOT_PAGES))
 		return "counts and maps differ";
-	if (!rv->popcnt)
+	if (!spm_reserv_popcnt(rv))
 		return "empty reservation kept";
 	if (!bitmap_subset(rv->dirty, rv->popmap, SPM_SLOT_PAGES))
 		return "dirty without page";
@@ -527,16 +527,16 @@ static const char *wrong_reserv(const struct spm_object *obj, pgoff_t index,
 
 static void count_reserv(struct books *b, const struct spm_reserv *rv)
 {
-	b->pages += rv->popcnt;
+	b->pages += spm_reserv_popcnt(rv);
 	b->dirty += rv->ndirty;
 	if (spm_reserv_loose(rv)) {
-		b->loose += rv->popcnt;
+		b->loose += spm_reserv_popcnt(rv);
 		return;
 	}
 	b->live++;
-	b->empty += SPM_SLOT_PAGES - rv->popcnt;
+	b->empty += SPM_SLOT_PAGES - spm_reserv_popcnt(rv);
 	b->full += spm_reserv_full(rv);
-	b->queued += test_bit(SPM_RV_QUEUED, &rv->flags);
+	b->queued += spm_reserv_queued(rv);
 }
 
 /* How an object is connected; NULL, or what is wrong. */

@@ -139,7 +139,7 @@ static void look(struct mixed *m)
 
 	m->a = spm_test_reserv(m->top->obj, 0);
 	m->b = spm_test_reserv(m->top->obj->backing, 0);
-	m->na = m->a ? m->a->popcnt : 0;
+	m->na = m->a ? spm_reserv_popcnt(m->a) : 0;
 	for (i = 0; i < FULL; i++) {
 		struct spm_reserv *rv = spm_object_page(m->top->obj, 0, i);
 

@@ -88,7 +88,7 @@ static void reserved_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rv->index, 0);
 	populate(test, slot, 1, 2);
 	KUNIT_EXPECT_PTR_EQ(test, slot->reserv, rv);
-	KUNIT_EXPECT_EQ(test, rv->popcnt, 2);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(rv), 2);
 	depopulate(slot, 0, SPM_SLOT_PAGES);
 	KUNIT_EXPECT_NULL(test, slot->reserv);
 }
@@ -105,19 +105,19 @@ static void depopulate_ranges(struct kunit *test)
 	rv = slot->reserv;
 	depopulate(slot, 0, 0);
 	depopulate(slot, SPM_SLOT_PAGES, SPM_SLOT_PAGES);
-	KUNIT_EXPECT_EQ(test, rv->popcnt, SPM_SLOT_PAGES);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(rv), SPM_SLOT_PAGES);
 	depopulate(slot, 100, 200);
-	KUNIT_EXPECT_EQ(test, rv->popcnt, SPM_SLOT_PAGES - 100);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(rv), SPM_SLOT_PAGES - 100);
 	KUNIT_EXPECT_TRUE(test, spm_reserv_populated(rv, 99));
 	KUNIT_EXPECT_FALSE(test, spm_reserv_populated(rv, 100));
 	KUNIT_EXPECT_FALSE(test, spm_reserv_populated(rv, 199));
 	KUNIT_EXPECT_TRUE(test, spm_reserv_populated(rv, 200));
 	/* Holes in the range are stepped over. */
 	depopulate(slot, 50, 250);
-	KUNIT_EXPECT_EQ(test, rv->popcnt, SPM_SLOT_PAGES - 200);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(rv), SPM_SLOT_PAGES - 200);
 	depopulate(slot, LAST, SPM_SLOT_PAGES);
 	depopulate(slot, 0, 1);
-	KUNIT_EXPECT_EQ(test, rv->popcnt, SPM_SLOT_PAGES - 202);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(rv), SPM_SLOT_PAGES - 202);
 	KUNIT_EXPECT_PTR_EQ(test, slot->reserv, rv);
 	/* All that is left, in a range that is not the whole slot. */
 	depopulate(slot, 1, LAST);
@@ -127,7 +127,7 @@ static void depopulate_ranges(struct kunit *test)
 				    SPM_STAT_reserv_allocated));
 	/* And from the beginning again. */
 	populate(test, slot, LAST, SPM_SLOT_PAGES);
-	KUNIT_EXPECT_EQ(test, slot->reserv->popcnt, 1);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(slot->reserv), 1);
 	depopulate(slot, 0, SPM_SLOT_PAGES);
 }
 
@@ -341,7 +341,7 @@ static void one_reservation_for_all(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, race->err, 0);
 	KUNIT_ASSERT_NOT_NULL(test, slot);
-	KUNIT_EXPECT_EQ(test, slot->reserv->popcnt, SPM_SLOT_PAGES);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(slot->reserv), SPM_SLOT_PAGES);
 	KUNIT_EXPECT_EQ(test, slot->reserv->ndirty, SPM_SLOT_PAGES);
 	KUNIT_EXPECT_EQ(test, spm_stat_read(c, SPM_STAT_reserv_allocated) +
 			spm_stat_read(c, SPM_STAT_reserv_unavailable), 1);

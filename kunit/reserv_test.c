@@ -23,10 +23,14 @@ static const struct spm_counters *counters(struct kunit *test)
 	return t->base.counters;
 }
 
+/* What is not in a slot has no lock; reclaim finds this one taken. */
+static DEFINE_MUTEX(taken);
+
 static struct spm_reserv *alloc(struct kunit *test, pgoff_t index)
 {
 	struct spm_test_object *t = test->priv;
-	struct spm_reserv *rv = spm_reserv_alloc(&t->obj->owner, index, NULL, 0);
+	struct spm_reserv *rv = spm_reserv_alloc(&t->obj->owner, index,
+						 &taken, NULL, 0);
 
 	KUNIT_ASSERT_NOT_NULL(test, rv);
 	return rv;
@@ -66,17 +70,22 @@ static void depopulate_range(struct spm_reserv *rv, unsigned int first,
 }
 
 /*
- * The tick decides whether the queue is touched.  Set the time of the last
- * change instead of waiting for the clock.
+ * The tick decides whether a change counts as activity.  Set the time of the last
+ * one instead of waiting for the clock.
  */
 static void same_tick(struct spm_reserv *rv)
 {
-	rv->lasttick = jiffies + HZ;
+	rv->state.tick = jiffies;
 }
 
 static void later_tick(struct spm_reserv *rv)
 {
-	rv->lasttick = jiffies - 1;
+	rv->state.tick = jiffies - 1;
+}
+
+static bool active(const struct spm_reserv *rv)
+{
+	return spm_reserv_state(rv).flags & SPM_RV_ACTIVE;
 }
 
 /* Where in the queue of its node: the list_lru's own order. */
@@ -117,13 +126,13 @@ static void expect_state(struct kunit *test, const struct spm_reserv *rv,
 	bool loose = spm_reserv_loose(rv);
 	bool queued = popcnt && popcnt < SPM_SLOT_PAGES && !loose;
 
-	KUNIT_EXPECT_EQ(test, rv->popcnt, popcnt);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(rv), popcnt);
 	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->popmap, SPM_SLOT_PAGES), popcnt);
 	KUNIT_EXPECT_EQ(test, bitmap_weight(rv->dirty, SPM_SLOT_PAGES),
 			rv->ndirty);
 	KUNIT_EXPECT_TRUE(test, bitmap_subset(rv->dirty, rv->popmap,
 					      SPM_SLOT_PAGES));
-	KUNIT_EXPECT_EQ(test, test_bit(SPM_RV_QUEUED, &rv->flags), queued);
+	KUNIT_EXPECT_EQ(test, spm_reserv_queued(rv), queued);
 	KUNIT_EXPECT_EQ(test, position(rv) >= 0, queued);
 	KUNIT_EXPECT_EQ(test, spm_reserv_full(rv), popcnt == SPM_SLOT_PAGES);
 	EXPECT_STAT(test, c, pages, popcnt);
@@ -225,10 +234,14 @@ static void hole_anywhere(struct kunit *test)
 	spm_reserv_free(rv);
 }
 
-/* FreeBSD: the head is least recently changed, and a change goes to the tail. */
+/*
+ * FreeBSD moves a reservation to the tail with the first change in a tick.  Here
+ * it keeps its place, and the scan gives it a second chance, once.
+ */
 static void queue_order(struct kunit *test)
 {
 	struct spm_reserv *rv[3];
+	unsigned long tick;
 	unsigned int i;
 
 	for (i = 0; i < 3; i++) {
@@ -241,31 +254,34 @@ static void queue_order(struct kunit *test)
 	}
 	KUNIT_EXPECT_LT(test, position(rv[0]), position(rv[1]));
 	KUNIT_EXPECT_LT(test, position(rv[1]), position(rv[2]));
+	KUNIT_EXPECT_FALSE(test, spm_reserv_second_chance(rv[0]));
 
-	/* More changes within the tick do not move it. */
-	same_tick(rv[0]);
-	populate(test, rv[0], 1);
-	spm_reserv_depopulate(rv[0], 1);
-	KUNIT_EXPECT_LT(test, position(rv[0]), position(rv[1]));
+	/* A change within the tick is no news; the clock may go on meanwhile. */
+	do {
+		spm_reserv_second_chance(rv[0]);
+		tick = jiffies;
+		same_tick(rv[0]);
+		populate(test, rv[0], 1);
+		spm_reserv_depopulate(rv[0], 1);
+	} while (time_after(jiffies, tick));
+	KUNIT_EXPECT_FALSE(test, active(rv[0]));
 
-	/* The first in a later tick does, in either direction. */
+	/* The first in a later tick is, in either direction; the place stays. */
 	later_tick(rv[0]);
 	populate(test, rv[0], 1);
-	KUNIT_EXPECT_GT(test, position(rv[0]), position(rv[2]));
-	later_tick(rv[1]);
-	populate(test, rv[1], 1);
-	later_tick(rv[2]);
-	populate(test, rv[2], 1);
-	KUNIT_EXPECT_LT(test, position(rv[0]), position(rv[1]));
-	KUNIT_EXPECT_LT(test, position(rv[1]), position(rv[2]));
+	KUNIT_EXPECT_TRUE(test, active(rv[0]));
+	KUNIT_EXPECT_TRUE(test, spm_reserv_second_chance(rv[0]));
+	KUNIT_EXPECT_FALSE(test, spm_reserv_second_chance(rv[0]));
 	later_tick(rv[0]);
 	spm_reserv_depopulate(rv[0], 1);
-	KUNIT_EXPECT_GT(test, position(rv[0]), position(rv[2]));
+	KUNIT_EXPECT_TRUE(test, spm_reserv_second_chance(rv[0]));
+	KUNIT_EXPECT_LT(test, position(rv[0]), position(rv[1]));
+	KUNIT_EXPECT_FALSE(test, active(rv[1]));
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(rv[0]), 1);
 	EXPECT_STAT(test, counters(test), reserv_partpopq, 3);
 free:
 	for (i = 0; i < 3; i++) {
-		while (rv[i]->popcnt)
-			spm_reserv_depopulate(rv[i], rv[i]->popcnt - 1);
+		depopulate_range(rv[i], 0, 1);
 		spm_reserv_free(rv[i]);
 	}
 }
@@ -628,7 +644,7 @@ static void move_single_page(struct kunit *test)
 	obj = spm_test_base_object(heir, t->obj->family, NULL);
 	KUNIT_ASSERT_NOT_NULL(test, obj);
 	kunit_activate_static_stub(test, spm_folio_alloc, spm_test_no_block);
-	to = spm_reserv_alloc(&obj->owner, 1, NULL, 0);
+	to = spm_reserv_alloc(&obj->owner, 1, &taken, NULL, 0);
 	KUNIT_ASSERT_NOT_NULL(test, to);
 	populate_range(test, from, 4, 7);
 	spm_reserv_set_dirty(from, 5);
@@ -644,7 +660,7 @@ static void move_single_page(struct kunit *test)
 			(1 << SPM_SLOT_SHIFT) + 5);
 	spm_reserv_move_page(to, from, 4);
 	spm_reserv_move_page(to, from, 6);
-	KUNIT_EXPECT_EQ(test, to->popcnt, 3);
+	KUNIT_EXPECT_EQ(test, spm_reserv_popcnt(to), 3);
 	KUNIT_EXPECT_EQ(test, to->ndirty, 1);
 	EXPECT_STAT(test, counters(test), pages, 0);
 	EXPECT_STAT(test, counters(test), loose, 0);
@@ -775,8 +791,21 @@ static struct kunit_case reserv_cases[] = {
 	{}
 };
 
+static int take(struct kunit_suite *suite)
+{
+	mutex_lock(&taken);
+	return 0;
+}
+
+static void leave(struct kunit_suite *suite)
+{
+	mutex_unlock(&taken);
+}
+
 static struct kunit_suite reserv_suite = {
 	.name = "superpmap_reserv",
+	.suite_init = take,
+	.suite_exit = leave,
 	.init = spm_test_object_init,
 	.exit = spm_test_object_exit,
 	.test_cases = reserv_cases,

@@ -778,6 +778,7 @@ int spm_fork_run(int (*fn)(void *), void *arg)
 /* -- module parameters --------------------------------------------------- */
 
 static const char * const params[SPM_PARAMS] = {
+	"worker_rate", "worker_fill", "worker_age",
 	"pg_ps_enabled", "populate_threshold", "dirty_threshold",
 	"prefault_pages", "cow_size", "dirty_grain",
 };

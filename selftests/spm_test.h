@@ -233,7 +233,7 @@ void spm_param_get(const char *name, char *value, size_t len);
 
 /* -- the state of the whole module, before and after --------------------- */
 
-#define SPM_PARAMS	6
+#define SPM_PARAMS	9
 
 struct spm_baseline {
 	struct spm_stats stats;

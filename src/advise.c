@@ -11,6 +11,7 @@
 
 #include "advise.h"
 #include "cow.h"
+#include "evacuate.h"
 #include "fault.h"
 
 /**
@@ -137,6 +138,10 @@ static vm_fault_t spm_promote_locked(struct spm_range *g)
 	pmd = spm_pmap_observe(pm, &g->pl);
 	if (pmd == SPM_PMD_2M_RW || (pmd == SPM_PMD_2M_RO && !write))
 		return VM_FAULT_NOPAGE;
+	if (spm_reserv_loose(rv) && rv == g->slot->reserv &&
+	    !spm_reassemble(g->map->object, rv, g->pl.vma, g->pl.addr,
+			    SPM_EVACUATE_ADVISE))
+		pmd = spm_pmap_observe(pm, &g->pl);
 	if (spm_reserv_loose(rv)) {
 		spm_pmap_refuse(pm, &g->pl, SPM_REFUSE_LOOSE,
 				SPM_PROMOTE_ADVISE);

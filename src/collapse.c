@@ -62,7 +62,7 @@ static int spm_merge_copy(struct spm_reserv *to, struct spm_reserv *from,
 		if (err)
 			goto undo;
 	}
-	n->pages += from->popcnt;
+	n->pages += spm_reserv_popcnt(from);
 	for_each_set_bit(i, from->popmap, SPM_SLOT_PAGES)
 		spm_reserv_depopulate(from, i);
 	return 0;
@@ -86,8 +86,14 @@ static int spm_merge_pages(struct spm_reserv *to, struct spm_reserv *from,
 	return 0;
 }
 
-/* Take every entry of a slot out of all mappings of the family. */
-static void spm_family_remove_all(struct spm_family *family, pgoff_t index)
+/**
+ * spm_family_remove_all() - take every entry of a slot out of all mappings
+ * @family:	of the objects that may show it
+ * @index:	slot
+ *
+ * Context: process context; family lock and slot lock held.
+ */
+void spm_family_remove_all(struct spm_family *family, pgoff_t index)
 {
 	struct spm_object *o;
 
@@ -118,7 +124,8 @@ static bool spm_merge_mixed(struct spm_object *top, struct spm_slot *above,
 	up = spm_reserv_pinned(a) || spm_reserv_pinned(b);
 	if (!up)
 		up = spm_reserv_loose(b) ||
-		     (!spm_reserv_loose(a) && b->popcnt <= a->popcnt);
+		     (!spm_reserv_loose(a) &&
+		      spm_reserv_popcnt(b) <= spm_reserv_popcnt(a));
 	if (up) {
 		if (spm_merge_pages(a, b, n))
 			return false;

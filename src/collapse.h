@@ -17,6 +17,7 @@ struct spm_moved {
 	unsigned long pages;
 };
 
+void spm_family_remove_all(struct spm_family *family, pgoff_t index);
 void spm_object_drop(struct spm_object *obj);
 void spm_object_collapse(struct spm_object *obj);
 void spm_object_put(struct spm_object *obj);

@@ -16,6 +16,7 @@
 #include <linux/sched/signal.h>
 
 #include "cow.h"
+#include "evacuate.h"
 #include "fault.h"
 #include "rmap.h"
 
@@ -69,7 +70,7 @@ static void spm_facts_init(struct spm_facts *f, const struct spm_region *r,
 			!vma_thp_disabled(pl->vma, pl->vma->vm_flags, false);
 	f->block = !spm_reserv_loose(rv);
 	f->pmd = pmd;
-	f->popcnt = rv->popcnt;
+	f->popcnt = spm_reserv_popcnt(rv);
 	f->dirty_self = spm_reserv_dirty(rv, i);
 	f->dirty_peers = rv->ndirty - f->dirty_self;
 	f->dirty_threshold = spm_region_tunable(r, dirty_threshold);
@@ -181,6 +182,14 @@ static vm_fault_t spm_fault_map(struct spm_map *map, const struct spm_place *pl,
 	vm_fault_t ret;
 
 	spm_facts_init(&f, map->region, pl, rv, i, write, pmd);
+	if (unlikely(!f.block) && spm_reassemble_due(rv) && f.fits &&
+	    f.superpages &&
+	    !spm_reassemble(map->object, rv, pl->vma, pl->addr,
+			    SPM_EVACUATE_FAULT)) {
+		f.block = true;
+		pmd = spm_pmap_observe(pm, pl);
+		f.pmd = pmd;
+	}
 	e = spm_policy_entry(&f, &why);
 	if (e != SPM_ENTRY_4K) {
 		ret = spm_fault_map_2m(pm, pl, rv, e == SPM_ENTRY_2M_RW, pmd,
@@ -251,7 +260,7 @@ static bool spm_fault_cow_slot(const struct spm_region *r,
 			!vma_thp_disabled(pl->vma, pl->vma->vm_flags, false);
 
 	return spm_policy_cow_slot(spm_region_tunable(r, cow_size), mappable,
-				   rv ? rv->popcnt : 0, spm_fault_run(rv, i));
+				   rv ? spm_reserv_popcnt(rv) : 0, spm_fault_run(rv, i));
 }
 
 /**
@@ -338,7 +347,7 @@ static int spm_fault_zero(struct spm_map *map, const struct spm_place *pl,
 		return err;
 	}
 	if (pl->fits &&
-	    spm_policy_fill(slot->reserv->popcnt,
+	    spm_policy_fill(spm_reserv_popcnt(slot->reserv),
 			    spm_region_tunable(map->region, populate_threshold)))
 		spm_fault_fill(obj, pl, slot->reserv, SPM_POPULATE_THRESHOLD);
 	return 0;

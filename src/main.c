@@ -10,15 +10,18 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/seq_file.h>
+#include <linux/shrinker.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 
 #include "device.h"
 #include "policy.h"
+#include "reclaim.h"
 #include "region.h"
 #include "reserv.h"
 #include "stats.h"
 #include "verify.h"
+#include "worker.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
@@ -48,6 +51,7 @@ static int spm_param_set(const char *val, const struct kernel_param *kp)
 		return -EINVAL;
 	}
 	WRITE_ONCE(*p->value, n);
+	spm_worker_wake();
 	return 0;
 }
 
@@ -71,15 +75,18 @@ enum {
 #undef SPM_RANGE
 };
 
-#define SPM_PARAM(field, text)						\
+#define SPM_NUMBER(field, where, least, most, text)			\
 	static const struct spm_param spm_param_##field = {		\
 		.name = #field,						\
-		.value = &spm_tunables.field,				\
-		.min = spm_min_##field,					\
-		.max = spm_max_##field,					\
+		.value = &(where),					\
+		.min = least,						\
+		.max = most,						\
 	};								\
 	module_param_cb(field, &spm_param_ops, (void *)&spm_param_##field, 0644); \
 	MODULE_PARM_DESC(field, text)
+#define SPM_PARAM(field, text)						\
+	SPM_NUMBER(field, spm_tunables.field, spm_min_##field,		\
+		   spm_max_##field, text)
 
 SPM_PARAM(populate_threshold,
 	  "populated 4K pages of a 2M slot at which the rest is populated at once, 1 to 512 (default 512: never early)");
@@ -87,6 +94,13 @@ SPM_PARAM(dirty_threshold,
 	  "dirty pages among the other 511 at which a writable 2M entry is made by marking the rest dirty, 0 to 511 (default 511)");
 SPM_PARAM(prefault_pages,
 	  "populated 4K pages on each side that a 4K fault maps as well, 0 to 64 (default 4)");
+
+SPM_NUMBER(worker_rate, spm_worker_tunables.rate, 0, SPM_WORKER_RATE_MAX,
+	   "MB that are cleared or copied in a second of idle time, to fill reservations and to free blocks, 0 to 65536 (default 0: off)");
+SPM_NUMBER(worker_fill, spm_worker_tunables.fill, 1, SPM_SLOT_PAGES,
+	   "populated 4K pages at which the rest of a slot in use is populated in idle time, 1 to 512 (default 64; 512: never)");
+SPM_NUMBER(worker_age, spm_worker_tunables.age, 1, SPM_WORKER_AGE_MAX,
+	   "seconds after which a partly filled reservation that did not change is broken in idle time, 1 to 86400 (default 10)");
 
 /* A tunable whose values have names. */
 struct spm_choice {
@@ -286,6 +300,7 @@ static int spm_regions_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(spm_regions);
 
+static struct shrinker *spm_shrinker;
 static struct dentry *spm_debugfs;
 
 static void spm_debugfs_init(void)
@@ -310,30 +325,44 @@ static int __init spm_init(void)
 	err = spm_parse_regions(sizes, &n);
 	if (err)
 		return err;
-	err = spm_reserv_init();
+	spm_shrinker = spm_reclaim_alloc();
+	if (!spm_shrinker)
+		return -ENOMEM;
+	err = spm_reserv_init(spm_shrinker);
 	if (err)
-		return err;
+		goto shrinker;
 	err = spm_region_init();
 	if (err)
 		goto reserv;
 	err = spm_device_init(sizes, n);
 	if (err)
 		goto region;
+	err = spm_worker_init();
+	if (err)
+		goto device;
+	shrinker_register(spm_shrinker);
 	spm_debugfs_init();
 	return 0;
 
+device:
+	spm_device_exit();
 region:
 	spm_region_exit();
 reserv:
 	spm_reserv_exit();
+shrinker:
+	shrinker_free(spm_shrinker);
 	return err;
 }
 
 static void __exit spm_exit(void)
 {
 	debugfs_remove(spm_debugfs);
+	spm_worker_exit();
 	spm_device_exit();
 	spm_region_exit();
+	/* Waits for whoever scans. */
+	shrinker_free(spm_shrinker);
 	/* Page-table pages on their way through RCU call back into our text. */
 	rcu_barrier();
 	spm_reserv_exit();

@@ -428,8 +428,8 @@ int spm_slot_reserve(struct spm_object *obj, struct spm_slot *slot,
 {
 	lockdep_assert_held(slot->lock);
 	if (!slot->reserv)
-		slot->reserv = spm_reserv_alloc(&obj->owner, slot->index, vma,
-						addr);
+		slot->reserv = spm_reserv_alloc(&obj->owner, slot->index,
+						slot->lock, vma, addr);
 	return slot->reserv ? 0 : -ENOMEM;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_slot_reserve);
@@ -453,7 +453,7 @@ void spm_slot_depopulate(struct spm_slot *slot, unsigned int first,
 		return;
 	for_each_set_bit_from(i, rv->popmap, end)
 		spm_reserv_depopulate(rv, i);
-	if (!rv->popcnt) {
+	if (!spm_reserv_popcnt(rv)) {
 		slot->reserv = NULL;
 		spm_reserv_free(rv);
 	}

@@ -312,7 +312,7 @@ static vm_fault_t spm_pmap_insert_2m(struct spm_pmap *pm,
 
 	if (WARN_ONCE(!spm_pmap_may_map_2m(pm, rv, write) || !pl->fits,
 		      "superpmap: slot %lu may not be mapped by 2 MB: %u populated, %u dirty, write %d\n",
-		      rv->index, rv->popcnt, rv->ndirty, write))
+		      rv->index, spm_reserv_popcnt(rv), rv->ndirty, write))
 		return VM_FAULT_SIGBUS;
 	ret = spm_pt_insert_2m(pl, rv->folio, write);
 	if (ret == VM_FAULT_NOPAGE)

@@ -184,3 +184,37 @@ void spm_policy_prefault(unsigned int page, unsigned int window,
 	*end = min(page + window + 1, hi);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_policy_prefault);
+
+/**
+ * spm_policy_break() - is a partly filled reservation to be broken?
+ * @popcnt:	populated pages, which have to be copied
+ * @idle:	ticks since it changed
+ * @age:	ticks that are asked for
+ *
+ * Whether it is read or written says nothing here: single pages are as fast as
+ * a reservation that is not full.  What breaking it takes away is the hope that
+ * it will be, and that is great where it is nearly full, or being filled.
+ *
+ * Return: true if so.
+ */
+bool spm_policy_break(unsigned int popcnt, u32 idle, u32 age)
+{
+	return popcnt + SPM_BREAK_GAIN <= SPM_SLOT_PAGES && idle >= age;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_break);
+
+/**
+ * spm_policy_fill_idle() - is the rest of a slot to be populated in idle time?
+ * @popcnt:	populated pages
+ * @threshold:	at which it is; 512: never
+ * @idle:	ticks since it changed
+ * @recent:	ticks for which it counts as hot
+ *
+ * Return: true if so.
+ */
+bool spm_policy_fill_idle(unsigned int popcnt, unsigned int threshold,
+			  u32 idle, u32 recent)
+{
+	return popcnt < SPM_SLOT_PAGES && popcnt >= threshold && idle < recent;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_policy_fill_idle);

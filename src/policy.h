@@ -45,6 +45,9 @@ struct spm_grain_state {
 	u8 patience;
 };
 
+/* Empty pages for the sake of which a reservation is broken, at least. */
+#define SPM_BREAK_GAIN	(SPM_SLOT_PAGES / 16)
+
 /* What SPM_COW_AUTO takes for most of a slot, and for a sequence of stores. */
 #define SPM_COW_MOSTLY	(SPM_SLOT_PAGES / 2)
 #define SPM_COW_RUN	64U
@@ -170,6 +173,9 @@ unsigned int spm_policy_dirty_threshold(enum spm_grain grain,
 					unsigned int threshold);
 struct spm_grain_state spm_policy_grain(struct spm_grain_state state,
 					unsigned int ndirty);
+bool spm_policy_fill_idle(unsigned int popcnt, unsigned int threshold,
+			  u32 idle, u32 recent);
+bool spm_policy_break(unsigned int popcnt, u32 idle, u32 age);
 unsigned int spm_policy_accessed_page(unsigned long slot);
 void spm_policy_prefault(unsigned int page, unsigned int window,
 			 unsigned int lo, unsigned int hi,

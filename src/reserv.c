@@ -8,8 +8,10 @@
 #include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/jiffies.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
@@ -27,8 +29,12 @@
 #define SPM_GFP_PAGE	(GFP_HIGHUSER | __GFP_ACCOUNT)
 
 /*
- * Partly filled reservations that have a block, one list per NUMA node, least
- * recently changed first: what reclaim would break first.
+ * Partly filled reservations that have a block, one list per NUMA node and memory
+ * cgroup.  A change does not move a reservation in it; the scan does, when it
+ * comes to one that changed since (SPM_RV_ACTIVE): a second chance, as for pages.
+ * So what it takes away first is, nearly, what changed least recently, and a
+ * fault makes no request to the queue: a reservation goes in with its first page
+ * and out with its last, or when it is full.
  */
 struct list_lru spm_partpopq;
 EXPORT_SYMBOL_IF_KUNIT(spm_partpopq);
@@ -37,11 +43,12 @@ static struct kmem_cache *spm_reserv_cache;
 
 /**
  * spm_reserv_init() - set up what all reservations share
+ * @shrinker:	that scans the queue
  *
  * Context: module init.
  * Return: 0 or -ENOMEM.
  */
-int spm_reserv_init(void)
+int spm_reserv_init(struct shrinker *shrinker)
 {
 	int err;
 
@@ -49,7 +56,7 @@ int spm_reserv_init(void)
 	spm_reserv_cache = KMEM_CACHE(spm_reserv, SLAB_ACCOUNT);
 	if (!spm_reserv_cache)
 		return -ENOMEM;
-	err = list_lru_init(&spm_partpopq);
+	err = list_lru_init_memcg(&spm_partpopq, shrinker);
 	if (err)
 		kmem_cache_destroy(spm_reserv_cache);
 	return err;
@@ -66,37 +73,53 @@ void spm_reserv_exit(void)
 	kmem_cache_destroy(spm_reserv_cache);
 }
 
-static void spm_reserv_unqueue(struct spm_reserv *rv)
+/*
+ * A change by who holds the slot's lock: @pages more populated, @set and @clear
+ * flags.  One within the tick in which the reservation was queued does not make
+ * it active: its place says as much.
+ */
+static void spm_reserv_change(struct spm_reserv *rv, int pages, u16 set,
+			      u16 clear)
 {
-	if (!__test_and_clear_bit(SPM_RV_QUEUED, &rv->flags))
-		return;
-	list_lru_del(&spm_partpopq, &rv->partpopq, rv->nid, NULL);
-	spm_count_n(rv->owner->counters, reserv_partpopq, -1);
+	union spm_reserv_state old = spm_reserv_state(rv), new;
+
+	do {
+		new = old;
+		new.popcnt += pages;
+		new.flags = (old.flags | set) & ~clear;
+		new.tick = jiffies;
+		if (pages && old.flags & SPM_RV_QUEUED && new.tick != old.tick)
+			new.flags |= SPM_RV_ACTIVE;
+	} while (!try_cmpxchg(&rv->state.word, &old.word, new.word));
 }
 
 /*
- * Bring the queue up to date after a change.  A reservation that is queued
- * where it belongs and was moved in this tick already stays there: one lock
- * round trip a tick, not one a fault.  One that is not queued yet always is, so
- * that none is invisible to reclaim (FreeBSD forgets a full reservation that
- * loses a page within the tick of its last change).
+ * Bring the queue up to date after a change: what is partly filled is always in
+ * it, so that nothing is invisible to reclaim (FreeBSD forgets a full reservation
+ * that loses a page within the tick of its last change).
  */
 static void spm_reserv_requeue(struct spm_reserv *rv)
 {
-	bool belongs = rv->popcnt && !spm_reserv_full(rv);
+	union spm_reserv_state s = spm_reserv_state(rv);
+	bool belongs = s.popcnt && s.popcnt < SPM_SLOT_PAGES &&
+		       !(s.flags & SPM_RV_LOOSE);
+	struct mem_cgroup *memcg;
 
-	if (spm_reserv_loose(rv))
+	if (belongs == !!(s.flags & SPM_RV_QUEUED))
 		return;
-	if (belongs && test_bit(SPM_RV_QUEUED, &rv->flags) &&
-	    !time_after(jiffies, rv->lasttick))
-		return;
-	rv->lasttick = jiffies;
-	spm_reserv_unqueue(rv);
-	if (!belongs)
-		return;
-	list_lru_add(&spm_partpopq, &rv->partpopq, rv->nid, NULL);
-	__set_bit(SPM_RV_QUEUED, &rv->flags);
-	spm_count(rv->owner->counters, reserv_partpopq);
+	/* A cgroup may go meanwhile; its list goes to the parent then. */
+	rcu_read_lock();
+	memcg = folio_memcg(rv->folio);
+	if (belongs)
+		list_lru_add(&spm_partpopq, &rv->partpopq, rv->nid, memcg);
+	else
+		list_lru_del(&spm_partpopq, &rv->partpopq, rv->nid, memcg);
+	rcu_read_unlock();
+	if (belongs)
+		spm_reserv_change(rv, 0, SPM_RV_QUEUED, 0);
+	else
+		spm_reserv_change(rv, 0, 0, SPM_RV_QUEUED | SPM_RV_ACTIVE);
+	spm_count_n(rv->owner->counters, reserv_partpopq, belongs ? 1 : -1);
 }
 
 VISIBLE_IF_KUNIT struct folio *spm_folio_alloc(gfp_t gfp, int order,
@@ -144,10 +167,25 @@ static void spm_folio_release(struct folio *folio)
 	folio_put(folio);
 }
 
+static struct spm_reserv *spm_reserv_new(void)
+{
+	struct spm_reserv *rv;
+
+	rv = kmem_cache_alloc_lru(spm_reserv_cache, &spm_partpopq,
+				  GFP_KERNEL | __GFP_ZERO);
+	if (!rv)
+		return NULL;
+	/* One interval of whole slots, then a look. */
+	rv->grain = (struct spm_grain_state){ .coarse = 1, .patience = 1 };
+	INIT_LIST_HEAD(&rv->partpopq);
+	return rv;
+}
+
 /**
  * spm_reserv_alloc() - set memory aside for a slot
  * @owner:	object
  * @index:	slot
+ * @lock:	the slot's
  * @vma:	mapping whose memory policy counts, or NULL for the task's
  * @addr:	faulting address in @vma
  *
@@ -157,21 +195,30 @@ static void spm_folio_release(struct folio *folio)
  * Return: the reservation, no page populated, or NULL without memory.
  */
 struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
-				    pgoff_t index, struct vm_area_struct *vma,
+				    pgoff_t index, struct mutex *lock,
+				    struct vm_area_struct *vma,
 				    unsigned long addr)
 {
 	const struct spm_counters *c = owner->counters;
+	struct mem_cgroup *memcg, *old;
 	struct spm_reserv *rv;
 
-	rv = kmem_cache_zalloc(spm_reserv_cache, GFP_KERNEL);
+	/*
+	 * One cgroup for both, wherever the task is moved meanwhile: the first
+	 * allocation makes its list, on which the second will be found.
+	 */
+	memcg = get_mem_cgroup_from_mm(current->mm);
+	old = set_active_memcg(memcg);
+	rv = spm_reserv_new();
+	if (rv)
+		rv->folio = spm_folio_alloc(SPM_GFP_BLOCK, PMD_ORDER, vma, addr);
+	set_active_memcg(old);
+	mem_cgroup_put(memcg);
 	if (!rv)
 		return NULL;
 	rv->owner = owner;
 	rv->index = index;
-	/* One interval of whole slots, then a look. */
-	rv->grain = (struct spm_grain_state){ .coarse = 1, .patience = 1 };
-	INIT_LIST_HEAD(&rv->partpopq);
-	rv->folio = spm_folio_alloc(SPM_GFP_BLOCK, PMD_ORDER, vma, addr);
+	rv->lock = lock;
 	if (rv->folio) {
 		rv->nid = folio_nid(rv->folio);
 		spm_folio_attach(rv->folio, owner, index << SPM_SLOT_SHIFT);
@@ -188,7 +235,7 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 			return NULL;
 		}
 		rv->nid = NUMA_NO_NODE;
-		__set_bit(SPM_RV_LOOSE, &rv->flags);
+		spm_reserv_change(rv, 0, SPM_RV_LOOSE, 0);
 		spm_count(c, reserv_unavailable);
 	}
 	trace_spm_reserv_alloc(owner->region, index, rv->nid, 0);
@@ -206,10 +253,10 @@ void spm_reserv_free(struct spm_reserv *rv)
 {
 	const struct spm_counters *c = rv->owner->counters;
 
-	if (WARN_ONCE(rv->popcnt, "superpmap: slot %lu freed with %u pages\n",
-		      rv->index, rv->popcnt))
+	if (WARN_ONCE(spm_reserv_popcnt(rv),
+		      "superpmap: slot %lu freed with %u pages\n", rv->index,
+		      spm_reserv_popcnt(rv)))
 		return;
-	spm_reserv_unqueue(rv);
 	trace_spm_reserv_free(rv->owner->region, rv->index, rv->nid, 0);
 	if (spm_reserv_loose(rv)) {
 		kfree(rv->pages);
@@ -258,7 +305,7 @@ static void spm_reserv_add(struct spm_reserv *rv, unsigned int i, bool cleared,
 
 	spm_count_n(c, reserv_empty, -(long)!spm_reserv_loose(rv));
 	__set_bit(i, rv->popmap);
-	rv->popcnt++;
+	spm_reserv_change(rv, 1, 0, 0);
 	spm_count(c, populated);
 	spm_count(c, pages);
 	trace_spm_populate(rv->owner->region, (rv->index << SPM_SLOT_SHIFT) + i,
@@ -266,7 +313,7 @@ static void spm_reserv_add(struct spm_reserv *rv, unsigned int i, bool cleared,
 	if (spm_reserv_full(rv)) {
 		spm_count_n(c, reserv_fullpop, !spm_reserv_loose(rv));
 		trace_spm_reserv_full(rv->owner->region, rv->index, rv->nid,
-				      rv->popcnt);
+				      SPM_SLOT_PAGES);
 	}
 	spm_reserv_requeue(rv);
 }
@@ -405,7 +452,7 @@ void spm_reserv_depopulate(struct spm_reserv *rv, unsigned int i)
 		spm_count_n(c, dirty, -1);
 	}
 	__clear_bit(i, rv->popmap);
-	rv->popcnt--;
+	spm_reserv_change(rv, -1, 0, 0);
 	spm_reserv_drop_page(rv, i);
 	spm_count_n(c, reserv_empty, !spm_reserv_loose(rv));
 	spm_count_n(c, pages, -1);
@@ -493,12 +540,12 @@ void spm_reserv_move_page(struct spm_reserv *to, struct spm_reserv *from,
 	from->pages[i] = NULL;
 	spm_folio_reattach(page_folio(to->pages[i]), to->owner);
 	__clear_bit(i, from->popmap);
-	from->popcnt--;
+	spm_reserv_change(from, -1, 0, 0);
 	spm_count_n(old, pages, -1);
 	spm_count_n(old, loose, -1);
 	__set_bit(i, to->popmap);
 	__assign_bit(i, to->used, __test_and_clear_bit(i, from->used));
-	to->popcnt++;
+	spm_reserv_change(to, 1, 0, 0);
 	spm_count(new, pages);
 	spm_count(new, loose);
 	if (__test_and_clear_bit(i, from->dirty)) {
@@ -513,19 +560,18 @@ EXPORT_SYMBOL_IF_KUNIT(spm_reserv_move_page);
 static void spm_reserv_account(const struct spm_reserv *rv, long sign)
 {
 	const struct spm_counters *c = rv->owner->counters;
+	unsigned int popcnt = spm_reserv_popcnt(rv);
 
-	spm_count_n(c, pages, sign * rv->popcnt);
+	spm_count_n(c, pages, sign * popcnt);
 	spm_count_n(c, dirty, sign * rv->ndirty);
 	if (spm_reserv_loose(rv)) {
-		spm_count_n(c, loose, sign * rv->popcnt);
+		spm_count_n(c, loose, sign * popcnt);
 		return;
 	}
 	spm_count_n(c, reserv_live, sign);
 	spm_count_n(c, reserv_fullpop, sign * spm_reserv_full(rv));
-	spm_count_n(c, reserv_partpopq,
-		    sign * test_bit(SPM_RV_QUEUED, &rv->flags));
-	spm_count_n(c, reserv_empty,
-		    sign * (long)(SPM_SLOT_PAGES - rv->popcnt));
+	spm_count_n(c, reserv_partpopq, sign * spm_reserv_queued(rv));
+	spm_count_n(c, reserv_empty, sign * (long)(SPM_SLOT_PAGES - popcnt));
 }
 
 /**
@@ -551,6 +597,166 @@ void spm_reserv_give(struct spm_reserv *rv, const struct spm_owner *owner)
 			spm_folio_reattach(page_folio(rv->pages[i]), owner);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_give);
+
+/**
+ * spm_folio_memcg_get() - to whom memory is charged
+ * @folio: the memory
+ *
+ * Context: any.
+ * Return: the cgroup, for mem_cgroup_put(); NULL if nobody is, or it is going.
+ */
+struct mem_cgroup *spm_folio_memcg_get(struct folio *folio)
+{
+	struct mem_cgroup *memcg;
+
+	rcu_read_lock();
+	memcg = folio_memcg(folio);
+	if (memcg && !mem_cgroup_tryget(memcg))
+		memcg = NULL;
+	rcu_read_unlock();
+	return memcg;
+}
+
+/* The last reference, frozen, to memory that nobody can reach any more. */
+static void spm_folio_retire(struct folio *folio)
+{
+	folio->mapping = NULL;
+	folio_ref_unfreeze(folio, 1);
+	folio_put(folio);
+}
+
+/**
+ * spm_reserv_break() - single pages take the place of the block
+ * @rv:		reservation with a block, which no entry maps and whose references
+ *		are frozen; it is freed
+ * @pages:	a copy of each populated page, NULL elsewhere; taken over
+ *
+ * Context: process context, reclaim included; slot lock held.
+ */
+void spm_reserv_break(struct spm_reserv *rv, struct page **pages)
+{
+	const struct spm_counters *c = rv->owner->counters;
+	unsigned int i, popcnt = spm_reserv_popcnt(rv);
+	struct folio *block = rv->folio;
+
+	spm_count_n(c, reserv_fullpop, -(long)spm_reserv_full(rv));
+	spm_count_n(c, reserv_live, -1);
+	spm_count_n(c, reserv_empty, -(long)(SPM_SLOT_PAGES - popcnt));
+	spm_count_n(c, loose, popcnt);
+	spm_reserv_change(rv, 0, SPM_RV_LOOSE, 0);
+	spm_reserv_requeue(rv);
+	for_each_set_bit(i, rv->popmap, SPM_SLOT_PAGES)
+		spm_folio_attach(page_folio(pages[i]), rv->owner,
+				 (rv->index << SPM_SLOT_SHIFT) + i);
+	rv->pages = pages;
+	rv->nid = NUMA_NO_NODE;
+	/* What is not populated has no memory that could have been used. */
+	bitmap_and(rv->used, rv->used, rv->popmap, SPM_SLOT_PAGES);
+	spm_folio_retire(block);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_break);
+
+/**
+ * spm_reserv_block() - a block for spm_reserv_mend(), if there is a free one
+ * @rv:		full reservation of single pages
+ * @vma:	as for spm_reserv_alloc()
+ * @addr:	address of the slot in @vma
+ *
+ * Charged to whom the first page is.
+ *
+ * Context: process context, may sleep; slot lock held.
+ * Return: the block, or NULL.
+ */
+struct folio *spm_reserv_block(const struct spm_reserv *rv,
+			       struct vm_area_struct *vma, unsigned long addr)
+{
+	struct page *first = rv->pages[0];
+	struct mem_cgroup *memcg = spm_folio_memcg_get(page_folio(first));
+	struct mem_cgroup *old = set_active_memcg(memcg);
+	struct folio *folio = NULL;
+	struct spm_reserv *list;
+
+	/* What this makes, and keeps, is the cgroup's list of the queue. */
+	list = spm_reserv_new();
+	if (list) {
+		kmem_cache_free(spm_reserv_cache, list);
+		folio = spm_folio_alloc(SPM_GFP_BLOCK & ~__GFP_DIRECT_RECLAIM,
+					PMD_ORDER, vma, addr);
+	}
+	set_active_memcg(old);
+	mem_cgroup_put(memcg);
+	return folio;
+}
+
+/**
+ * spm_reserv_mend() - a block takes the place of single pages
+ * @rv:		full reservation of single pages, which no entry maps and whose
+ *		references are frozen; they are freed
+ * @block:	their copy, of spm_reserv_block(); taken over
+ *
+ * Context: process context; slot lock held.
+ */
+void spm_reserv_mend(struct spm_reserv *rv, struct folio *block)
+{
+	const struct spm_counters *c = rv->owner->counters;
+	struct page **pages = rv->pages;
+	unsigned int i;
+
+	spm_folio_attach(block, rv->owner, rv->index << SPM_SLOT_SHIFT);
+	rv->folio = block;
+	rv->nid = folio_nid(block);
+	spm_reserv_change(rv, 0, 0, SPM_RV_LOOSE);
+	spm_count(c, reserv_allocated);
+	spm_count(c, reserv_live);
+	spm_count(c, reserv_fullpop);
+	spm_count_n(c, loose, -(long)SPM_SLOT_PAGES);
+	for (i = 0; i < SPM_SLOT_PAGES; i++)
+		spm_folio_retire(page_folio(pages[i]));
+	kfree(pages);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_mend);
+
+/**
+ * spm_reserv_defer() - no block could be had for single pages
+ * @rv: full reservation of single pages
+ *
+ * Context: slot lock held.
+ */
+void spm_reserv_defer(struct spm_reserv *rv)
+{
+	union spm_reserv_state old = spm_reserv_state(rv), new;
+
+	do {
+		new = old;
+		/* Not this tick: that is when the last page is populated. */
+		new.tick = (u32)jiffies - 1;
+	} while (!try_cmpxchg(&rv->state.word, &old.word, new.word));
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_defer);
+
+/**
+ * spm_reserv_second_chance() - did it change since it got its place?
+ * @rv: queued reservation
+ *
+ * If so, it is to get a new place, at the end, and is told so.
+ *
+ * Context: any; the queue's lock held.  Who holds the slot's lock may be changing
+ * it.
+ * Return: true if it did.
+ */
+bool spm_reserv_second_chance(struct spm_reserv *rv)
+{
+	union spm_reserv_state old = spm_reserv_state(rv), new;
+
+	do {
+		if (!(old.flags & SPM_RV_ACTIVE))
+			return false;
+		new = old;
+		new.flags &= ~SPM_RV_ACTIVE;
+	} while (!try_cmpxchg(&rv->state.word, &old.word, new.word));
+	return true;
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_reserv_second_chance);
 
 /**
  * spm_reserv_pinned() - may somebody be doing I/O to its pages?

@@ -55,6 +55,10 @@ static inline void spm_stat_add(const struct spm_counters *c, enum spm_stat s,
 #define spm_count(c, field)	spm_stat_add(c, SPM_STAT_##field, 1)
 #define spm_count_n(c, field, n) spm_stat_add(c, SPM_STAT_##field, n)
 
+/* An event of the module as a whole, whose region is not known. */
+#define spm_count_global(field)						\
+	this_cpu_inc(spm_stats_global.v[SPM_STAT_##field])
+
 struct spm_counters *spm_counters_create(void);
 struct spm_counters *spm_counters_get(struct spm_counters *c);
 void spm_counters_put(struct spm_counters *c);

@@ -34,6 +34,7 @@ enum spm_populate_cause {
 	SPM_POPULATE_COW,	/* copied for a store */
 	SPM_POPULATE_EARLY,	/* copied at fork or snapshot: pinned */
 	SPM_POPULATE_MERGE,	/* copied when objects merged */
+	SPM_POPULATE_WORKER,	/* in idle time */
 };
 
 /* Why an object was frozen. */
@@ -60,6 +61,14 @@ enum spm_demote_cause {
 	SPM_DEMOTE_ADVISE,
 	SPM_DEMOTE_COW,
 	SPM_DEMOTE_RECLAIM,
+};
+
+/* Why the memory of a slot was moved. */
+enum spm_evacuate_cause {
+	SPM_EVACUATE_PRESSURE,	/* the shrinker */
+	SPM_EVACUATE_WORKER,	/* in idle time */
+	SPM_EVACUATE_FAULT,	/* full again: to a block */
+	SPM_EVACUATE_ADVISE,	/* the same, on request */
 };
 #endif /* SPM_TRACE_ENUMS */
 
@@ -131,7 +140,8 @@ TRACE_EVENT(spm_populate,
 		  __entry->region, __entry->pgoff, __entry->nr, __entry->zeroed,
 		  __print_symbolic(__entry->cause, { 0, "fault" },
 				   { 1, "threshold" }, { 2, "advise" },
-				   { 3, "cow" }, { 4, "early" }, { 5, "merge" }))
+				   { 3, "cow" }, { 4, "early" }, { 5, "merge" },
+				   { 6, "worker" }))
 );
 
 /* A 2 MB entry was made, made writable, or refused although the slot is full. */
@@ -228,6 +238,46 @@ DEFINE_EVENT(spm_reserv, spm_reserv_full,
 DEFINE_EVENT(spm_reserv, spm_reserv_free,
 	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt),
 	TP_ARGS(region, slot, nid, popcnt));
+
+/*
+ * The memory of a slot was to be moved: from the block on node nid to popcnt
+ * single pages; or, reassembled, from these to a block on node nid (-1: none).
+ */
+DECLARE_EVENT_CLASS(spm_move,
+	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt, u8 cause,
+		 int result),
+	TP_ARGS(region, slot, nid, popcnt, cause, result),
+	TP_STRUCT__entry(
+		__field(u32, region)
+		__field(unsigned long, slot)
+		__field(int, nid)
+		__field(u16, popcnt)
+		__field(u8, cause)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->region = region;
+		__entry->slot = slot;
+		__entry->nid = nid;
+		__entry->popcnt = popcnt;
+		__entry->cause = cause;
+		__entry->result = result;
+	),
+	TP_printk("region=%u slot=%lu nid=%d popcnt=%u cause=%s result=%d",
+		  __entry->region, __entry->slot, __entry->nid, __entry->popcnt,
+		  __print_symbolic(__entry->cause, { 0, "pressure" },
+				   { 1, "worker" }, { 2, "fault" },
+				   { 3, "advise" }),
+		  __entry->result)
+);
+DEFINE_EVENT(spm_move, spm_evacuate,
+	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt, u8 cause,
+		 int result),
+	TP_ARGS(region, slot, nid, popcnt, cause, result));
+DEFINE_EVENT(spm_move, spm_reassemble,
+	TP_PROTO(u32 region, unsigned long slot, int nid, u16 popcnt, u8 cause,
+		 int result),
+	TP_ARGS(region, slot, nid, popcnt, cause, result));
 
 /* A store found its page in a backing object, of region from; nr pages copied. */
 TRACE_EVENT(spm_cow,

@@ -45,12 +45,12 @@ static void spm_verify_reserv(struct spm_verify *v,
 {
 	unsigned int pop = bitmap_weight(rv->popmap, SPM_SLOT_PAGES);
 	unsigned int dirty = bitmap_weight(rv->dirty, SPM_SLOT_PAGES);
-	bool queued = test_bit(SPM_RV_QUEUED, &rv->flags);
+	bool queued = spm_reserv_queued(rv);
 	u32 region = rv->owner->region;
 
-	if (pop != rv->popcnt || dirty != rv->ndirty)
+	if (pop != spm_reserv_popcnt(rv) || dirty != rv->ndirty)
 		spm_differ(v, "region %u slot %lu: counts %u populated %u dirty, maps say %u and %u",
-			   region, rv->index, rv->popcnt, rv->ndirty, pop, dirty);
+			   region, rv->index, spm_reserv_popcnt(rv), rv->ndirty, pop, dirty);
 	if (!bitmap_subset(rv->dirty, rv->popmap, SPM_SLOT_PAGES))
 		spm_differ(v, "region %u slot %lu: a page is dirty but not populated",
 			   region, rv->index);
@@ -182,7 +182,7 @@ static void spm_verify_object(struct spm_verify *v, struct spm_object *obj,
 	xa_for_each(&obj->slots, index, slot) {
 		mutex_lock(slot->lock);
 		if (slot->reserv) {
-			v->pages += slot->reserv->popcnt;
+			v->pages += spm_reserv_popcnt(slot->reserv);
 			v->dirty += slot->reserv->ndirty;
 			if (check)
 				spm_verify_reserv(v, slot->reserv);

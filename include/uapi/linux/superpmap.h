@@ -224,7 +224,21 @@ struct spm_mincore {
 	X(grain_4k,		"vm.track.grain_4k",		C)	\
 	/* accessed bits found set by a scan; of these cleared */	\
 	X(accessed,		"vm.track.accessed",		C)	\
-	X(accessed_cleared,	"vm.track.accessed_cleared",	C)
+	X(accessed_cleared,	"vm.track.accessed_cleared",	C)	\
+	/* pages copied so that a block could go back; blocks that could	\
+	 * not: somebody held the memory, no single pages were free */	\
+	X(evacuated,		"vm.reserv.evacuated_pages",	C)	\
+	X(evacuate_held,	"vm.reserv.evacuate_held",	C)	\
+	X(evacuate_nomem,	"vm.reserv.evacuate_nomem",	C)	\
+	/* slots of single pages that got a block again */		\
+	X(reassembled,		"vm.reserv.reassembled",	C)	\
+	/* reservations that the scan for memory looked at; of these changed	\
+	 * since they were queued, or in use at that moment (all regions) */ \
+	X(reclaim_looks,	"vm.reserv.scan.looks",		C)	\
+	X(reclaim_active,	"vm.reserv.scan.active",	C)	\
+	X(reclaim_busy,		"vm.reserv.scan.busy",		C)	\
+	/* pages populated in idle time */				\
+	X(worker_filled,	"vm.worker.filled_pages",	C)
 
 /**
  * struct spm_stats - counters of a region or of all (SPM_IOC_STATS)
