@@ -103,7 +103,7 @@ SPM_AT(spm_stats, grain_2m, 384);
 SPM_AT(spm_stats, grain_4k, 392);
 SPM_AT(spm_stats, accessed, 400);
 SPM_AT(spm_stats, accessed_cleared, 408);
-SPM_SIZE(spm_stats, 480);
+SPM_SIZE(spm_stats, 488);
 
 SPM_AT(spm_snapshot, argsz, 0);
 SPM_AT(spm_snapshot, flags, 4);

@@ -84,16 +84,19 @@ TEST_F(spm, fills_what_is_in_use)
 TEST_F(spm, filled_slots_are_mapped_by_2m)
 {
 	struct spm_stats before;
-	int fd = spm_open();
+	int fd = spm_open(), i;
 	char *p = spm_map(fd, LEN, 0, SPM_RW);
 
 	spm_stats(fd, &before);
 	set("worker_age", "1000");
 	set("worker_fill", "2");
 	set("worker_rate", "64");
-	ASSERT_TRUE(wait_for((spm_touch_write(p, 2 * SPM_PAGE),
-			      spm_delta(fd, &before, worker_filled)) ||
-			     spm_advise(fd, p, SPM_SLOT, SPM_ADV_DISCARD)));
+	/* If it was not in time while the slot was in use, once more. */
+	for (i = 0; i < 20 && !spm_delta(fd, &before, worker_filled); i++) {
+		ASSERT_EQ(0, spm_advise(fd, p, SPM_SLOT, SPM_ADV_DISCARD));
+		spm_touch_write(p, 2 * SPM_PAGE);
+		sleep(2);
+	}
 	set("worker_rate", "0");
 	EXPECT_EQ(510, spm_delta(fd, &before, worker_filled));
 	set("dirty_threshold", "1");

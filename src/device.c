@@ -142,6 +142,8 @@ static int spm_ioc_info(struct spm_region *r, void __user *arg)
 		out.flags |= SPM_INFO_PERSISTENT;
 	if (READ_ONCE(r->fixed))
 		out.flags |= SPM_INFO_SIZE_FIXED;
+	if (READ_ONCE(r->pool.target))
+		out.flags |= SPM_INFO_RESERVED;
 	out.version = SPM_API_VERSION;
 	out.region = r->id;
 	out.pagesizes[SPM_PSIND_4K] = PAGE_SIZE;
@@ -158,7 +160,7 @@ static int spm_ioc_set_size(struct spm_region *r, void __user *arg, bool write)
 
 	if (err)
 		return err;
-	if (a.flags || !IS_ALIGNED(a.size, PAGE_SIZE))
+	if (a.flags & ~SPM_SIZE_RESERVE || !IS_ALIGNED(a.size, PAGE_SIZE))
 		return -EINVAL;
 	if (a.size > MAX_LFS_FILESIZE)
 		return -EFBIG;
@@ -166,8 +168,7 @@ static int spm_ioc_set_size(struct spm_region *r, void __user *arg, bool write)
 		return -EBADF;
 	if (r->persistent)
 		return -EPERM;
-	spm_region_set_size(r, a.size);
-	return 0;
+	return spm_region_set_size(r, a.size, a.flags & SPM_SIZE_RESERVE);
 }
 
 static int spm_ioc_advise(struct spm_region *r, void __user *arg, bool write)

@@ -18,6 +18,7 @@
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 
 #include "collapse.h"
@@ -113,13 +114,14 @@ static void spm_pages_free(struct page **pages)
 }
 
 /* Single pages for what a block holds, charged to whom the block is. */
-static struct page **spm_pages_alloc(const struct spm_reserv *rv)
+VISIBLE_IF_KUNIT struct page **spm_pages_alloc(const struct spm_reserv *rv)
 {
 	gfp_t gfp = SPM_GFP_EVACUATE;
 	struct mem_cgroup *memcg, *old;
 	struct page **pages;
 	unsigned int i;
 
+	KUNIT_STATIC_STUB_REDIRECT(spm_pages_alloc, rv);
 	if (spm_reserv_popcnt(rv) > SPM_EVACUATE_RESERVE)
 		gfp |= __GFP_NOMEMALLOC;
 	memcg = spm_folio_memcg_get(rv->folio);
@@ -141,6 +143,7 @@ out:
 	mem_cgroup_put(memcg);
 	return pages;
 }
+EXPORT_SYMBOL_IF_KUNIT(spm_pages_alloc);
 
 /* Entries away, references frozen.  Returns a negative errno if that fails. */
 static int spm_seize(struct spm_object *obj, struct spm_reserv *rv)
@@ -204,6 +207,11 @@ int spm_evacuate(struct spm_object *obj, struct spm_reserv *rv,
 		err = -EBUSY;
 		goto out;
 	}
+	/* The mark of a bad page must not get lost. */
+	if (folio_contain_hwpoisoned_page(rv->folio)) {
+		err = -EHWPOISON;
+		goto out;
+	}
 	pages = spm_pages_alloc(rv);
 	if (!pages)
 		goto out;
@@ -228,8 +236,8 @@ EXPORT_SYMBOL_IF_KUNIT(spm_evacuate);
  * spm_reassemble_due() - is it time to look for a block?
  * @rv: reservation
  *
- * When the last page of single ones was populated, and then by faults a second
- * apart: so that a slot of which a block cannot be had costs little.
+ * When the last page of single ones was populated, and if that fails, by faults a
+ * second apart: so that a slot for which no block can be had costs little.
  *
  * Context: slot lock held.
  * Return: true if spm_reassemble() may be called.
@@ -237,10 +245,10 @@ EXPORT_SYMBOL_IF_KUNIT(spm_evacuate);
 bool spm_reassemble_due(const struct spm_reserv *rv)
 {
 	union spm_reserv_state s = spm_reserv_state(rv);
-	u32 age = (u32)jiffies - s.tick;
 
 	return s.flags & SPM_RV_LOOSE && s.popcnt == SPM_SLOT_PAGES &&
-	       (!age || age >= HZ);
+	       (!(s.flags & SPM_RV_DEFERRED) ||
+		(u32)jiffies - s.tick >= HZ);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reassemble_due);
 
@@ -254,7 +262,8 @@ static int spm_reassemble_to(struct spm_object *obj, struct spm_reserv *rv,
 	if (err)
 		return err;
 	for_each_set_bit(i, rv->popmap, SPM_SLOT_PAGES) {
-		if (copy_mc_highpage(folio_page(folio, i), rv->pages[i])) {
+		if (PageHWPoison(rv->pages[i]) ||
+		    copy_mc_highpage(folio_page(folio, i), rv->pages[i])) {
 			spm_reserv_unfreeze(rv);
 			return -EHWPOISON;
 		}

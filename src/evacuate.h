@@ -14,4 +14,8 @@ int spm_reassemble(struct spm_object *obj, struct spm_reserv *rv,
 		   enum spm_evacuate_cause cause);
 bool spm_reassemble_due(const struct spm_reserv *rv);
 
+#if IS_ENABLED(CONFIG_KUNIT)
+struct page **spm_pages_alloc(const struct spm_reserv *rv);
+#endif
+
 #endif /* SPM_EVACUATE_H */

@@ -100,6 +100,7 @@ struct spm_object *spm_object_create(const struct spm_object_spec *spec)
 	obj->owner.counters = spm_counters_get(spec->counters);
 	obj->owner.region = spec->region;
 	obj->owner.mapping = spec->inode->i_mapping;
+	obj->owner.pool = spec->pool;
 	obj->inode = spec->inode;
 	ihold(obj->inode);
 	obj->rmap = spec->rmap;

@@ -123,6 +123,7 @@ struct spm_object {
  * @region:	its number
  * @inode:	to take a reference to
  * @rmap:	the region's; NULL for an object that is frozen from the start
+ * @pool:	the region's, for its own object; or NULL
  * @mm:		of a private mapping, or NULL
  * @forked:	see struct spm_object
  */
@@ -132,6 +133,7 @@ struct spm_object_spec {
 	u32 region;
 	struct inode *inode;
 	struct spm_rmap *rmap;
+	struct spm_pool *pool;
 	const struct mm_struct *mm;
 	const struct spm_object *forked;
 };

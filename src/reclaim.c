@@ -51,7 +51,8 @@ static enum lru_status spm_scan_look(struct list_head *item,
 		return LRU_ROTATE;
 	}
 	s = spm_reserv_state(rv);
-	if (!spm_policy_break(s.popcnt, (u32)jiffies - s.tick, q->age))
+	if (s.flags & SPM_RV_WIRED ||
+	    !spm_policy_break(s.popcnt, (u32)jiffies - s.tick, q->age))
 		return LRU_ROTATE;
 	if (!mutex_trylock(rv->lock)) {
 		spm_count_global(reclaim_busy);

@@ -86,8 +86,10 @@ static struct inode *spm_inode_new(loff_t size)
 
 static void spm_region_free(struct spm_region *r)
 {
-	if (r->object)
+	if (r->object) {
+		spm_pool_resize(&r->pool, spm_region_counters(r), 0);
 		spm_object_put(r->object);
+	}
 	spm_rmap_destroy(&r->rmap);
 	iput(r->inode);
 	ida_free(&spm_region_ids, r->id);
@@ -114,6 +116,7 @@ static struct spm_region *spm_region_alloc(loff_t size,
 	/* Every tunable is SPM_TUNABLE_INHERIT. */
 	memset(&r->tunables, 0xff, sizeof(r->tunables));
 	mutex_init(&r->size_lock);
+	spm_pool_init(&r->pool);
 	r->id = err;
 	r->inode = spm_inode_new(size);
 	if (!r->inode) {
@@ -125,6 +128,7 @@ static struct spm_region *spm_region_alloc(loff_t size,
 	spec.region = r->id;
 	spec.inode = r->inode;
 	spec.rmap = &r->rmap;
+	spec.pool = &r->pool;
 	spec.counters = spm_counters_create();
 	if (spec.counters) {
 		r->object = spm_object_create(&spec);
@@ -342,6 +346,8 @@ unsigned int spm_region_depth(struct spm_region *r)
  * spm_region_set_size() - fix the size
  * @r:		region
  * @size:	bytes, a multiple of the page size
+ * @reserve:	set a block aside for each slot; else, give up those that are and
+ *		that no slot uses
  *
  * Pages beyond are discarded, those of private mappings too; touching them gives
  * SIGBUS from then on.  Snapshots keep theirs.  A 2 MB
@@ -349,12 +355,21 @@ unsigned int spm_region_depth(struct spm_region *r)
  * its slot is mapped by 4 KB entries from then on.
  *
  * Context: process context, may sleep.
+ * Return: 0; -ENOMEM or -EINTR (being killed), for want of blocks, with nothing
+ * changed.
  */
-void spm_region_set_size(struct spm_region *r, loff_t size)
+int spm_region_set_size(struct spm_region *r, loff_t size, bool reserve)
 {
+	unsigned long blocks = reserve ? DIV_ROUND_UP(size, PMD_SIZE) : 0;
 	loff_t old;
+	int err;
 
 	mutex_lock(&r->size_lock);
+	err = spm_pool_resize(&r->pool, spm_region_counters(r), blocks);
+	if (err) {
+		mutex_unlock(&r->size_lock);
+		return err;
+	}
 	old = spm_region_size(r);
 	i_size_write(r->inode, size);
 	WRITE_ONCE(r->fixed, true);
@@ -363,6 +378,7 @@ void spm_region_set_size(struct spm_region *r, loff_t size)
 	if (size < old)
 		spm_cow_truncate(r->object, size >> PAGE_SHIFT);
 	mutex_unlock(&r->size_lock);
+	return 0;
 }
 
 /**

@@ -26,6 +26,7 @@
  *		constant
  * @rmap:	where it is mapped
  * @object:	the pages; constant
+ * @pool:	blocks set aside by SET_SIZE; resized under @size_lock
  * @tunables:	its own, each SPM_TUNABLE_INHERIT or a value; words that are read
  *		and written alone
  */
@@ -39,6 +40,7 @@ struct spm_region {
 	struct inode *inode;
 	struct spm_rmap rmap;
 	struct spm_object *object;
+	struct spm_pool pool;
 	struct spm_tunables tunables;
 };
 
@@ -62,7 +64,7 @@ void spm_region_put(struct spm_region *r);
 struct spm_region *spm_region_next(struct spm_region *prev);
 
 unsigned int spm_region_depth(struct spm_region *r);
-void spm_region_set_size(struct spm_region *r, loff_t size);
+int spm_region_set_size(struct spm_region *r, loff_t size, bool reserve);
 void spm_region_grow(struct spm_region *r, loff_t end);
 
 static inline loff_t spm_region_size(const struct spm_region *r)

@@ -88,6 +88,8 @@ static void spm_reserv_change(struct spm_reserv *rv, int pages, u16 set,
 		new.popcnt += pages;
 		new.flags = (old.flags | set) & ~clear;
 		new.tick = jiffies;
+		if (pages)
+			new.flags &= ~SPM_RV_DEFERRED;
 		if (pages && old.flags & SPM_RV_QUEUED && new.tick != old.tick)
 			new.flags |= SPM_RV_ACTIVE;
 	} while (!try_cmpxchg(&rv->state.word, &old.word, new.word));
@@ -145,11 +147,11 @@ static void spm_folio_attach(struct folio *folio, const struct spm_owner *owner,
 }
 
 /*
- * Drop our reference.  Whoever pinned the folio may still dirty it; the folio
- * lock makes set_page_dirty_lock() see either the live mapping or none, as
- * truncation does.
+ * The memory is not the object's any more.  Whoever pinned the folio may still
+ * dirty it; the folio lock makes set_page_dirty_lock() see either the live
+ * mapping or none, as truncation does.
  */
-static void spm_folio_release(struct folio *folio)
+static struct folio *spm_folio_detach(struct folio *folio)
 {
 	unsigned int tries;
 
@@ -164,7 +166,40 @@ static void spm_folio_release(struct folio *folio)
 	folio_lock(folio);
 	folio->mapping = NULL;
 	folio_unlock(folio);
+	return folio;
+}
+
+static void spm_folio_release(struct folio *folio)
+{
+	folio_put(spm_folio_detach(folio));
+}
+
+/* The owner has a block more, which its pool counts. */
+static void spm_block_adopt(struct spm_reserv *rv)
+{
+	struct spm_pool *pool = rv->owner->pool;
+
+	if (!pool)
+		return;
+	atomic_long_inc(&pool->held);
+	if (READ_ONCE(pool->target))
+		spm_reserv_change(rv, 0, SPM_RV_WIRED, 0);
+}
+
+static void spm_block_part(struct spm_reserv *rv)
+{
+	if (rv->owner->pool)
+		atomic_long_dec(&rv->owner->pool->held);
+	spm_reserv_change(rv, 0, 0, SPM_RV_WIRED);
+}
+
+/* Memory of our own that no page table has: back to the pool, or the system. */
+static void spm_block_put(const struct spm_owner *owner, struct folio *folio)
+{
+	if (owner->pool && spm_pool_give(owner->pool, owner->counters, folio))
+		return;
 	folio_put(folio);
+	spm_count(owner->counters, reserv_freed);
 }
 
 static struct spm_reserv *spm_reserv_new(void)
@@ -202,6 +237,7 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 	const struct spm_counters *c = owner->counters;
 	struct mem_cgroup *memcg, *old;
 	struct spm_reserv *rv;
+	bool used;
 
 	/*
 	 * One cgroup for both, wherever the task is moved meanwhile: the first
@@ -210,8 +246,13 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 	memcg = get_mem_cgroup_from_mm(current->mm);
 	old = set_active_memcg(memcg);
 	rv = spm_reserv_new();
-	if (rv)
+	if (rv && owner->pool)
+		rv->folio = spm_pool_take(owner->pool, c, &used);
+	if (rv && !rv->folio) {
 		rv->folio = spm_folio_alloc(SPM_GFP_BLOCK, PMD_ORDER, vma, addr);
+		used = !want_init_on_alloc(SPM_GFP_BLOCK);
+		spm_count_n(c, reserv_allocated, !!rv->folio);
+	}
 	set_active_memcg(old);
 	mem_cgroup_put(memcg);
 	if (!rv)
@@ -222,9 +263,9 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 	if (rv->folio) {
 		rv->nid = folio_nid(rv->folio);
 		spm_folio_attach(rv->folio, owner, index << SPM_SLOT_SHIFT);
-		if (!want_init_on_alloc(SPM_GFP_BLOCK))
+		if (used)
 			bitmap_fill(rv->used, SPM_SLOT_PAGES);
-		spm_count(c, reserv_allocated);
+		spm_block_adopt(rv);
 		spm_count(c, reserv_live);
 		spm_count_n(c, reserv_empty, SPM_SLOT_PAGES);
 	} else {
@@ -261,8 +302,8 @@ void spm_reserv_free(struct spm_reserv *rv)
 	if (spm_reserv_loose(rv)) {
 		kfree(rv->pages);
 	} else {
-		spm_folio_release(rv->folio);
-		spm_count(c, reserv_freed);
+		spm_block_part(rv);
+		spm_block_put(rv->owner, spm_folio_detach(rv->folio));
 		spm_count_n(c, reserv_live, -1);
 		spm_count_n(c, reserv_empty, -(long)SPM_SLOT_PAGES);
 	}
@@ -588,7 +629,11 @@ void spm_reserv_give(struct spm_reserv *rv, const struct spm_owner *owner)
 	unsigned int i;
 
 	spm_reserv_account(rv, -1);
+	if (!spm_reserv_loose(rv))
+		spm_block_part(rv);
 	rv->owner = owner;
+	if (!spm_reserv_loose(rv))
+		spm_block_adopt(rv);
 	spm_reserv_account(rv, 1);
 	if (!spm_reserv_loose(rv))
 		spm_folio_reattach(rv->folio, owner);
@@ -618,11 +663,11 @@ struct mem_cgroup *spm_folio_memcg_get(struct folio *folio)
 }
 
 /* The last reference, frozen, to memory that nobody can reach any more. */
-static void spm_folio_retire(struct folio *folio)
+static struct folio *spm_folio_retire(struct folio *folio)
 {
 	folio->mapping = NULL;
 	folio_ref_unfreeze(folio, 1);
-	folio_put(folio);
+	return folio;
 }
 
 /**
@@ -652,9 +697,44 @@ void spm_reserv_break(struct spm_reserv *rv, struct page **pages)
 	rv->nid = NUMA_NO_NODE;
 	/* What is not populated has no memory that could have been used. */
 	bitmap_and(rv->used, rv->used, rv->popmap, SPM_SLOT_PAGES);
-	spm_folio_retire(block);
+	spm_block_part(rv);
+	folio_put(spm_folio_retire(block));
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_break);
+
+/* A block charged to @memcg, whose list of the queue this makes, and keeps. */
+static struct folio *spm_block_alloc(struct mem_cgroup *memcg, gfp_t gfp,
+				     struct vm_area_struct *vma,
+				     unsigned long addr)
+{
+	struct mem_cgroup *old = set_active_memcg(memcg);
+	struct spm_reserv *list = spm_reserv_new();
+	struct folio *folio = NULL;
+
+	if (list) {
+		kmem_cache_free(spm_reserv_cache, list);
+		folio = spm_folio_alloc(gfp, PMD_ORDER, vma, addr);
+	}
+	set_active_memcg(old);
+	mem_cgroup_put(memcg);
+	return folio;
+}
+
+/**
+ * spm_reserv_spare() - a block for later
+ *
+ * Charged to the task's memory cgroup; tries harder than a fault does.
+ *
+ * Context: process context, may sleep.
+ * Return: the block, or NULL.
+ */
+struct folio *spm_reserv_spare(void)
+{
+	gfp_t gfp = (SPM_GFP_BLOCK & ~__GFP_NORETRY) | __GFP_RETRY_MAYFAIL;
+
+	return spm_block_alloc(get_mem_cgroup_from_mm(current->mm), gfp, NULL,
+			       0);
+}
 
 /**
  * spm_reserv_block() - a block for spm_reserv_mend(), if there is a free one
@@ -670,22 +750,10 @@ EXPORT_SYMBOL_IF_KUNIT(spm_reserv_break);
 struct folio *spm_reserv_block(const struct spm_reserv *rv,
 			       struct vm_area_struct *vma, unsigned long addr)
 {
-	struct page *first = rv->pages[0];
-	struct mem_cgroup *memcg = spm_folio_memcg_get(page_folio(first));
-	struct mem_cgroup *old = set_active_memcg(memcg);
-	struct folio *folio = NULL;
-	struct spm_reserv *list;
+	struct folio *first = page_folio(rv->pages[0]);
 
-	/* What this makes, and keeps, is the cgroup's list of the queue. */
-	list = spm_reserv_new();
-	if (list) {
-		kmem_cache_free(spm_reserv_cache, list);
-		folio = spm_folio_alloc(SPM_GFP_BLOCK & ~__GFP_DIRECT_RECLAIM,
-					PMD_ORDER, vma, addr);
-	}
-	set_active_memcg(old);
-	mem_cgroup_put(memcg);
-	return folio;
+	return spm_block_alloc(spm_folio_memcg_get(first),
+			       SPM_GFP_BLOCK & ~__GFP_DIRECT_RECLAIM, vma, addr);
 }
 
 /**
@@ -706,12 +774,13 @@ void spm_reserv_mend(struct spm_reserv *rv, struct folio *block)
 	rv->folio = block;
 	rv->nid = folio_nid(block);
 	spm_reserv_change(rv, 0, 0, SPM_RV_LOOSE);
+	spm_block_adopt(rv);
 	spm_count(c, reserv_allocated);
 	spm_count(c, reserv_live);
 	spm_count(c, reserv_fullpop);
 	spm_count_n(c, loose, -(long)SPM_SLOT_PAGES);
 	for (i = 0; i < SPM_SLOT_PAGES; i++)
-		spm_folio_retire(page_folio(pages[i]));
+		folio_put(spm_folio_retire(page_folio(pages[i])));
 	kfree(pages);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_mend);
@@ -724,13 +793,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_reserv_mend);
  */
 void spm_reserv_defer(struct spm_reserv *rv)
 {
-	union spm_reserv_state old = spm_reserv_state(rv), new;
-
-	do {
-		new = old;
-		/* Not this tick: that is when the last page is populated. */
-		new.tick = (u32)jiffies - 1;
-	} while (!try_cmpxchg(&rv->state.word, &old.word, new.word));
+	spm_reserv_change(rv, 0, SPM_RV_DEFERRED, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_reserv_defer);
 

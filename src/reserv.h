@@ -25,6 +25,7 @@
 #include <linux/types.h>
 
 #include "policy.h"
+#include "pool.h"
 #include "stats.h"
 #include "trace.h"
 
@@ -39,6 +40,7 @@ struct shrinker;
  * @region:	its number, for tracepoints
  * @mapping:	folio->mapping: identity for shared futexes, and where the
  *		kernel goes to dirty a page
+ * @pool:	where its blocks come from first, and go to; or NULL
  *
  * Constant.
  */
@@ -46,12 +48,15 @@ struct spm_owner {
 	struct spm_counters *counters;
 	u32 region;
 	struct address_space *mapping;
+	struct spm_pool *pool;
 };
 
 /* Bits of spm_reserv_state.flags. */
 #define SPM_RV_LOOSE	0x1	/* single pages, no block */
 #define SPM_RV_QUEUED	0x2	/* linked in the partly-filled queue */
 #define SPM_RV_ACTIVE	0x4	/* changed since it got its place there */
+#define SPM_RV_WIRED	0x8	/* paid for in advance: not to be broken */
+#define SPM_RV_DEFERRED	0x10	/* full single pages, no block could be had at @tick */
 
 /**
  * union spm_reserv_state - what the scan of the queue wants to know, in a word
@@ -126,6 +131,7 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 				    pgoff_t index, struct mutex *lock,
 				    struct vm_area_struct *vma,
 				    unsigned long addr);
+struct folio *spm_reserv_spare(void);
 void spm_reserv_free(struct spm_reserv *rv);
 int spm_reserv_populate(struct spm_reserv *rv, unsigned int i,
 			struct vm_area_struct *vma, unsigned long addr,

@@ -4,11 +4,11 @@
 # compare.sh - do the bpftrace scripts see what the module counts?
 #
 # Usage: compare.sh [COMMAND [ARGUMENT]...]
-#   Runs COMMAND under faults.bt, promotions.bt, cow.bt and dirty.bt in turn, and
-#   compares their totals with how far the counters in debugfs went in the
+#   Runs COMMAND under faults.bt, promotions.bt, cow.bt, dirty.bt and reclaim.bt in
+#   turn, and compares their totals with how far the counters in debugfs went in the
 #   meantime.  Without COMMAND: demo_shm, demo_cow for cow.bt, and stores and
-#   clears of the first region for dirty.bt, by programs from the PATH or from
-#   /spm/bin.  Nothing else may use superpmap regions meanwhile.  Root only;
+#   clears of the first region for dirty.bt, and a few pages and a request to the
+#   shrinkers for reclaim.bt, by programs from the PATH or from /spm/bin.  Nothing else may use superpmap regions meanwhile.  Root only;
 #   prints TAP.
 #
 # Exit status: 0 all totals agree, 1 some do not, 4 bpftrace is not there.
@@ -130,6 +130,19 @@ track()
 	return $status
 }
 
+# Pages here and there, broken, and then all of them.
+squeeze()
+{
+	exec 3<>/dev/superpmap0
+	$STORE 3 0 4096 4194304 || return
+	echo 2 >/proc/sys/vm/drop_caches
+	# shellcheck disable=SC2046 # a list of numbers
+	$STORE 3 $(seq 0 4096 2097151)
+	status=$?
+	exec 3>&-
+	return $status
+}
+
 run faults.bt "${@:-$SHM}"
 compare faults vm.stats.vm.v_vm_faults
 
@@ -157,6 +170,13 @@ compare cleared vm.track.cleared_pages
 compare kept vm.track.kept_dirty_pages
 compare accessed vm.track.accessed
 compare forgotten vm.track.accessed_cleared
+
+run reclaim.bt "${@:-squeeze}"
+compare broken vm.reserv.broken
+compare evacuated vm.reserv.evacuated_pages
+compare held vm.reserv.evacuate_held
+compare nomem vm.reserv.evacuate_nomem
+compare reassembled vm.reserv.reassembled
 
 echo "1..$NR"
 exit $BAD

@@ -3,7 +3,7 @@
 # directives.sh: read what a test file says about how it wants to be run (docs/testing.md lists the directives).
 # Sourced after stage.sh.
 
-DIRECTIVES="params timeout module kernels full smp needs cmdline log bits"
+DIRECTIVES="params timeout module kernels full smp needs with cmdline log bits"
 
 # read_directives NAME: set the variables test_params, test_timeout, ... for this test.
 read_directives()

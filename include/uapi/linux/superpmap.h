@@ -55,23 +55,32 @@ struct spm_info {
 #define SPM_INFO_SUPERPAGES	(1U << 0)	/* 2 MB entries are made (pg_ps_enabled) */
 #define SPM_INFO_PERSISTENT	(1U << 1)	/* /dev/superpmapN */
 #define SPM_INFO_SIZE_FIXED	(1U << 2)	/* mmap does not grow the region */
+#define SPM_INFO_RESERVED	(1U << 3)	/* SPM_SIZE_RESERVE is in force */
 
 /**
  * struct spm_set_size - fix the size of a region (SPM_IOC_SET_SIZE)
  * @argsz:	size of this structure
- * @flags:	0
+ * @flags:	0 or SPM_SIZE_RESERVE
  * @size:	bytes, a multiple of 4096; pages beyond it are discarded, also
  *		from private mappings, and SIGBUS when touched; snapshots keep
  *		theirs
  *
  * Needs a descriptor open for writing (else EBADF).  The size of a persistent
  * region is the administrator's (EPERM).
+ *
+ * SPM_SIZE_RESERVE sets 2 MB of memory aside for each slot at once, charged to
+ * the caller's memory cgroup; ENOMEM, with nothing changed, if that cannot be
+ * had.  The region keeps it, also when pages are discarded, until it goes or
+ * SET_SIZE is called without the flag.  What is stored after a snapshot, or to a
+ * private mapping, takes memory beyond that.
  */
 struct spm_set_size {
 	__u32 argsz;
 	__u32 flags;
 	__u64 size;
 };
+
+#define SPM_SIZE_RESERVE	(1U << 0)
 
 /**
  * struct spm_advise - act on a range (SPM_IOC_ADVISE)
@@ -238,7 +247,9 @@ struct spm_mincore {
 	X(reclaim_active,	"vm.reserv.scan.active",	C)	\
 	X(reclaim_busy,		"vm.reserv.scan.busy",		C)	\
 	/* pages populated in idle time */				\
-	X(worker_filled,	"vm.worker.filled_pages",	C)
+	X(worker_filled,	"vm.worker.filled_pages",	C)	\
+	/* 2 MB blocks set aside by SPM_SIZE_RESERVE that no slot uses */	\
+	X(reserv_pool,		"vm.reserv.pool",		G)
 
 /**
  * struct spm_stats - counters of a region or of all (SPM_IOC_STATS)
