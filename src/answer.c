@@ -231,7 +231,8 @@ void spm_answer_add(struct spm_answer *ans, u64 page, const unsigned long *bits,
 /**
  * spm_answer_deliver() - deliver what is in the buffer
  * @ans:	answer
- * @end:	one past the last page that was asked for
+ * @end:	where the answer ends by now; not before the page that
+ *		spm_answer_ready() was last called with
  *
  * More can be added, and delivered, after that.
  *

@@ -357,6 +357,8 @@ static int spm_scan_slots(struct spm_scanner *s, const struct spm_piece *p)
 		err = spm_answer_ready(&s->ans, part.page);
 		if (err)
 			return err;
+		/* Nobody had those between; some may be delivered already. */
+		s->next = part.page;
 		stop = s->ops->slot(s, p, &part);
 		if (stop < 0)
 			return stop;
