@@ -388,8 +388,9 @@ static int spm_scan_piece(struct spm_scanner *s, struct spm_piece *p, u64 end)
 		s->next = min(end, room);
 	if (!err && end > room)
 		err = 1;
-	if (err != -EFAULT && spm_answer_deliver(&s->ans, s->next))
-		err = -EFAULT;
+	/* Of a task that is being killed nobody learns what was delivered. */
+	if (err != -EFAULT && err != -EINTR)
+		err = spm_answer_deliver(&s->ans, s->next) ?: err;
 	if (err < 0)
 		spm_scan_undo(s, p);
 	return err;
