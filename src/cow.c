@@ -167,9 +167,9 @@ int spm_cow_discard(struct spm_object *obj, pgoff_t first, pgoff_t end,
 	xa_for_each_range(&obj->family->locks, index, lock,
 			  first >> SPM_SLOT_SHIFT,
 			  (end - 1) >> SPM_SLOT_SHIFT) {
-		struct spm_slot *slot = spm_object_find_slot(obj, index);
+		struct spm_slot *slot;
 
-		if (!slot && !READ_ONCE(obj->backing))
+		if (!spm_object_may_show(obj, index))
 			continue;
 		slot = spm_object_slot(obj, index, 0);
 		if (!slot)

@@ -149,6 +149,7 @@ struct mutex *spm_object_find_lock(struct spm_object *obj, pgoff_t index);
 struct spm_slot *spm_object_slot(struct spm_object *obj, pgoff_t index,
 				 gfp_t more);
 struct spm_slot *spm_object_find_slot(struct spm_object *obj, pgoff_t index);
+bool spm_object_may_show(struct spm_object *obj, pgoff_t index);
 int spm_slot_lock_write(struct spm_object *obj, struct spm_slot *slot);
 
 struct spm_reserv *spm_object_page(struct spm_object *obj, pgoff_t index,

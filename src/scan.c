@@ -129,8 +129,7 @@ static int spm_dirty_slot(struct spm_scanner *s, const struct spm_piece *p,
 	bool clean;
 	int err;
 
-	/* Nothing shows. */
-	if (!slot && !READ_ONCE(p->obj->backing))
+	if (!slot && !spm_object_may_show(p->obj, index))
 		return hi;
 	if (s->clear && !slot)
 		slot = spm_object_slot(p->obj, index, 0);
