@@ -218,7 +218,7 @@ static void spm_truncate_watched(struct spm_object *obj, pgoff_t index,
 
 	list_for_each_entry(o, &obj->family->objects, link)
 		if (o->users && o->rmap == obj->rmap &&
-		    spm_track_watched(o, index))
+		    spm_track_armed(o, index))
 			spm_track_gone(o, spm_object_slot(o, index, __GFP_NOFAIL),
 				       lo, SPM_SLOT_PAGES, __GFP_NOFAIL);
 }

@@ -90,6 +90,8 @@ struct spm_slot {
  *		are some; frozen, and never changed any more, after that
  * @freezing:	its contents are on the way to a frozen object; under the family
  *		lock, and read under slot locks
+ * @armed:	its dirty state was cleared, or that of what it began as; once
+ *		set it stays
  * @backing:	(F) the object it shadows, or NULL
  * @backing_end:(F) where @backing ends, in pages, as seen from here
  * @shadows:	(f) objects whose backing it is, newest first.  Live objects may
@@ -109,6 +111,7 @@ struct spm_object {
 	bool private;
 	unsigned int users;
 	bool freezing;
+	bool armed;
 	struct spm_object *backing;
 	pgoff_t backing_end;
 	struct list_head shadows;
