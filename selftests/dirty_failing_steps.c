@@ -241,6 +241,68 @@ TEST_F(spm, scans)
 	ASSERT_EQ(0, spm_all_consistent());
 }
 
+/*
+ * A bitmap that the kernel delivers in two parts, because most of the region was
+ * never touched: the slot behind that gap fails.
+ */
+TEST_F(spm, failure_behind_a_gap_of_a_bitmap)
+{
+	const uint64_t gap = 70 * SPM_SLOT, len = gap + SPM_SLOT;
+	const uint64_t room = len / SPM_PAGE / 8;
+	int fail = prepare_failures(), n, fd, snap, err;
+	unsigned char *map = malloc(room + SPM_PAGE);
+	struct spm_scan s;
+	char *p;
+
+	if (fail < 0)
+		SKIP(return, "no fault injection");
+	for (n = 1; n < MANY; n++) {
+		unsigned int left, i, set = 0;
+		uint64_t pages;
+
+		fd = spm_open();
+		p = spm_map(fd, len, 0, SPM_RW);
+		p[0] = 1;
+		p[gap + 5 * SPM_PAGE] = 1;
+		/* A clear of this needs slots. */
+		snap = spm_snapshot(fd);
+		memset(map, 0, room);
+		memset(map + room, 0xa5, SPM_PAGE);
+		s = (struct spm_scan){
+			.flags = OFF | CLEAR | BITMAP, .len = len,
+			.vec = (uintptr_t)map, .vec_len = room,
+		};
+		spm_fail_nth(fail, n);
+		err = spm_scan(snap, SPM_IOC_GET_DIRTY, &s);
+		left = spm_fail_left(fail);
+		if (!err) {
+			ASSERT_LE(s.count, room);
+			ASSERT_LE(s.next, len);
+			ASSERT_LE(s.next, s.count * 8 * SPM_PAGE);
+			for (i = 0; i < s.count; i++)
+				set += __builtin_popcount(map[i]);
+			ASSERT_EQ(s.pages, set);
+			pages = s.pages;
+			ASSERT_EQ(2 - pages, spm_dirty(snap, OFF, 0, len));
+			ASSERT_EQ(2 - pages, spm_dirty(snap, OFF, s.next,
+						       len - s.next));
+		}
+		for (i = 0; i < SPM_PAGE; i++)
+			ASSERT_EQ(0xa5, map[room + i]);
+		spm_unmap(p, len);
+		close(snap);
+		close(fd);
+		if (left)
+			break;
+	}
+	ASSERT_LT(3, n);
+	ASSERT_LT(n, MANY);
+	TH_LOG("%d steps", n);
+	free(map);
+	spm_fail_module_only(false);
+	ASSERT_EQ(0, spm_all_consistent());
+}
+
 /* The operations that change what is dirty by other means. */
 static int operate(struct view *v, int op)
 {

@@ -122,6 +122,47 @@ TEST_F(spm, discarded_pages_are_told_once)
 	ASSERT_EQ(0, spm_consistent(fd));
 }
 
+/*
+ * An interval begins while there is nothing; what comes is copied, and discarded
+ * again: the copy holds what the region does not.
+ */
+TEST_F(spm, discarded_in_a_slot_that_came_after_the_clear)
+{
+	int fd = spm_open(), snap;
+	char *map, *priv;
+
+	map = spm_map(fd, LEN, 0, SPM_RW);
+	ASSERT_EQ(0, spm_dirty(fd, OFF | CLEAR, 0, LEN));
+	spm_touch_write(map + 3 * SPM_PAGE, 2 * SPM_PAGE);
+	map[SPM_SLOT] = 1;
+	ASSERT_EQ(0, spm_advise_off(fd, 0, 4 * SPM_PAGE, SPM_ADV_DISCARD));
+	ASSERT_EQ(3, spm_dirty(fd, OFF, 0, LEN));
+	/* Who begins with that state goes on with it. */
+	snap = spm_snapshot(fd);
+	ASSERT_EQ(0, spm_advise_off(snap, 0, LEN, SPM_ADV_DISCARD));
+	ASSERT_EQ(3, spm_dirty(snap, OFF, 0, LEN));
+	ASSERT_EQ(3, spm_dirty(fd, OFF, 0, LEN));
+	close(snap);
+	/* The same by a smaller size. */
+	ASSERT_EQ(0, spm_set_size(fd, 0));
+	ASSERT_EQ(0, spm_set_size(fd, LEN));
+	ASSERT_EQ(3, spm_dirty(fd, OFF | CLEAR, 0, LEN));
+	ASSERT_EQ(0, spm_dirty(fd, OFF, 0, LEN));
+	/* And in a private mapping. */
+	spm_unmap(map, LEN);
+	close(fd);
+	fd = spm_open();
+	ASSERT_EQ(0, spm_set_size(fd, LEN));
+	priv = spm_private(fd, LEN, 0, SPM_RW);
+	ASSERT_EQ(0, spm_dirty(fd, CLEAR, (uintptr_t)priv, LEN));
+	priv[5 * SPM_PAGE] = 1;
+	ASSERT_EQ(0, spm_advise(fd, priv + 5 * SPM_PAGE, SPM_PAGE,
+				SPM_ADV_DISCARD));
+	ASSERT_EQ(1, spm_dirty(fd, CLEAR, (uintptr_t)priv, LEN));
+	ASSERT_EQ(0, spm_dirty(fd, 0, (uintptr_t)priv, LEN));
+	ASSERT_EQ(0, spm_consistent(fd));
+}
+
 /* A page that only shows through, and is hidden by a discard. */
 TEST_F(spm, discards_above_a_snapshot)
 {

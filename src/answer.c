@@ -5,6 +5,7 @@
 #include <linux/bitmap.h>
 #include <linux/find.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -170,7 +171,8 @@ static int spm_deliver_bits(struct spm_answer *ans, u64 end)
  * @page:	number of a page, not before those that were added
  *
  * Context: process context, may sleep and fault; no lock held.
- * Return: 0; -EFAULT if what is in the buffer cannot be delivered.
+ * Return: 0; -EFAULT if what is in the buffer cannot be delivered; -EINTR when
+ * the task is being killed.
  */
 int spm_answer_ready(struct spm_answer *ans, u64 page)
 {
@@ -184,6 +186,9 @@ int spm_answer_ready(struct spm_answer *ans, u64 page)
 
 		if (err)
 			return err;
+		/* There may be gigabytes of it for a gap. */
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		cond_resched();
 	}
 	return 0;
@@ -231,12 +236,13 @@ void spm_answer_add(struct spm_answer *ans, u64 page, const unsigned long *bits,
 /**
  * spm_answer_deliver() - deliver what is in the buffer
  * @ans:	answer
- * @end:	one past the last page that was asked for
+ * @end:	where the answer ends by now; not before the page that
+ *		spm_answer_ready() was last called with
  *
  * More can be added, and delivered, after that.
  *
  * Context: process context, may sleep and fault; no lock held.
- * Return: 0 or -EFAULT.
+ * Return: 0, -EFAULT or -EINTR, as spm_answer_ready().
  */
 int spm_answer_deliver(struct spm_answer *ans, u64 end)
 {

@@ -167,9 +167,9 @@ int spm_cow_discard(struct spm_object *obj, pgoff_t first, pgoff_t end,
 	xa_for_each_range(&obj->family->locks, index, lock,
 			  first >> SPM_SLOT_SHIFT,
 			  (end - 1) >> SPM_SLOT_SHIFT) {
-		struct spm_slot *slot = spm_object_find_slot(obj, index);
+		struct spm_slot *slot;
 
-		if (!slot && !READ_ONCE(obj->backing))
+		if (!spm_object_may_show(obj, index))
 			continue;
 		slot = spm_object_slot(obj, index, 0);
 		if (!slot)
@@ -218,7 +218,7 @@ static void spm_truncate_watched(struct spm_object *obj, pgoff_t index,
 
 	list_for_each_entry(o, &obj->family->objects, link)
 		if (o->users && o->rmap == obj->rmap &&
-		    spm_track_watched(o, index))
+		    spm_track_armed(o, index))
 			spm_track_gone(o, spm_object_slot(o, index, __GFP_NOFAIL),
 				       lo, SPM_SLOT_PAGES, __GFP_NOFAIL);
 }

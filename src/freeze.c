@@ -225,6 +225,8 @@ static int spm_shadow_locked(struct spm_object *obj, struct spm_object *side,
 	bool empty;
 	int err;
 
+	/* It begins with the dirty state, and so with who waits for more. */
+	side->armed = READ_ONCE(obj->armed);
 	WRITE_ONCE(obj->freezing, true);
 	smp_mb(); /* pairs with spm_object_slot() */
 	empty = spm_object_empty(obj);

@@ -255,6 +255,26 @@ struct spm_slot *spm_object_find_slot(struct spm_object *obj, pgoff_t index)
 EXPORT_SYMBOL_IF_KUNIT(spm_object_find_slot);
 
 /**
+ * spm_object_may_show() - does an object, or one below, have anything of a slot?
+ * @obj:	object, referenced by the caller's file or mapping
+ * @index:	pgoff >> 9
+ *
+ * Contents that come up from the last backing bring the slot before that goes;
+ * so who finds no backing has to look for the slot once more.
+ *
+ * Context: any.
+ * Return: false if it is certain that nothing shows.
+ */
+bool spm_object_may_show(struct spm_object *obj, pgoff_t index)
+{
+	return spm_object_find_slot(obj, index) ||
+	       /* As in spm_object_below(). */
+	       smp_load_acquire(&obj->backing) ||
+	       spm_object_find_slot(obj, index);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_object_may_show);
+
+/**
  * spm_object_slot() - look a slot up, or make it
  * @obj:	object, referenced by the caller's file or mapping
  * @index:	pgoff >> 9

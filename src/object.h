@@ -90,6 +90,8 @@ struct spm_slot {
  *		are some; frozen, and never changed any more, after that
  * @freezing:	its contents are on the way to a frozen object; under the family
  *		lock, and read under slot locks
+ * @armed:	its dirty state was cleared, or that of what it began as; once
+ *		set it stays
  * @backing:	(F) the object it shadows, or NULL
  * @backing_end:(F) where @backing ends, in pages, as seen from here
  * @shadows:	(f) objects whose backing it is, newest first.  Live objects may
@@ -109,6 +111,7 @@ struct spm_object {
 	bool private;
 	unsigned int users;
 	bool freezing;
+	bool armed;
 	struct spm_object *backing;
 	pgoff_t backing_end;
 	struct list_head shadows;
@@ -151,6 +154,7 @@ struct mutex *spm_object_find_lock(struct spm_object *obj, pgoff_t index);
 struct spm_slot *spm_object_slot(struct spm_object *obj, pgoff_t index,
 				 gfp_t more);
 struct spm_slot *spm_object_find_slot(struct spm_object *obj, pgoff_t index);
+bool spm_object_may_show(struct spm_object *obj, pgoff_t index);
 int spm_slot_lock_write(struct spm_object *obj, struct spm_slot *slot);
 
 struct spm_reserv *spm_object_page(struct spm_object *obj, pgoff_t index,

@@ -53,12 +53,14 @@ struct spm_part {
 
 /**
  * struct spm_scan_ops - one kind of scan
+ * @begin:	what is in the answer is going to be cleared; or NULL
  * @slot:	look at the pages of a part, and add them to the answer and clear
  *		them up to where that is full; returns a negative errno, or
  *		where it stopped
  * @undo:	pages [@lo, @hi) were cleared, but nobody was told; or NULL
  */
 struct spm_scan_ops {
+	void (*begin)(const struct spm_piece *p);
 	int (*slot)(struct spm_scanner *s, const struct spm_piece *p,
 		    const struct spm_part *part);
 	void (*undo)(const struct spm_piece *p, pgoff_t index, unsigned int lo,
@@ -129,8 +131,7 @@ static int spm_dirty_slot(struct spm_scanner *s, const struct spm_piece *p,
 	bool clean;
 	int err;
 
-	/* Nothing shows. */
-	if (!slot && !READ_ONCE(p->obj->backing))
+	if (!slot && !spm_object_may_show(p->obj, index))
 		return hi;
 	if (s->clear && !slot)
 		slot = spm_object_slot(p->obj, index, 0);
@@ -169,7 +170,13 @@ static void spm_dirty_undo(const struct spm_piece *p, pgoff_t index,
 	mutex_unlock(slot->lock);
 }
 
+static void spm_dirty_begin(const struct spm_piece *p)
+{
+	spm_track_arm(p->obj);
+}
+
 static const struct spm_scan_ops spm_dirty_ops = {
+	.begin = spm_dirty_begin,
 	.slot = spm_dirty_slot,
 	.undo = spm_dirty_undo,
 };
@@ -357,6 +364,8 @@ static int spm_scan_slots(struct spm_scanner *s, const struct spm_piece *p)
 		err = spm_answer_ready(&s->ans, part.page);
 		if (err)
 			return err;
+		/* Nobody had those between; some may be delivered already. */
+		s->next = part.page;
 		stop = s->ops->slot(s, p, &part);
 		if (stop < 0)
 			return stop;
@@ -381,13 +390,16 @@ static int spm_scan_piece(struct spm_scanner *s, struct spm_piece *p, u64 end)
 
 	if (end > room)
 		p->end = min(p->end, p->first + (room - p->page));
+	if (s->clear && s->ops->begin)
+		s->ops->begin(p);
 	err = spm_scan_slots(s, p);
 	if (!err)
 		s->next = min(end, room);
 	if (!err && end > room)
 		err = 1;
-	if (err != -EFAULT && spm_answer_deliver(&s->ans, s->next))
-		err = -EFAULT;
+	/* Of a task that is being killed nobody learns what was delivered. */
+	if (err != -EFAULT && err != -EINTR)
+		err = spm_answer_deliver(&s->ans, s->next) ?: err;
 	if (err < 0)
 		spm_scan_undo(s, p);
 	return err;

@@ -123,7 +123,7 @@ EXPORT_SYMBOL_IF_KUNIT(spm_track_clean);
  * @obj:	top of the chain
  * @index:	slot
  *
- * Return: true if somebody may be told what changed since.
+ * Return: true if it was, in this object or one below.
  */
 bool spm_track_watched(struct spm_object *obj, pgoff_t index)
 {
@@ -139,6 +139,32 @@ bool spm_track_watched(struct spm_object *obj, pgoff_t index)
 	return false;
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_track_watched);
+
+/**
+ * spm_track_arm() - the dirty state of an object is about to be cleared
+ * @obj: live object
+ *
+ * Also where nothing is yet, and so no slot that could be watched: what comes
+ * there and is discarded again has changed since.
+ */
+void spm_track_arm(struct spm_object *obj)
+{
+	WRITE_ONCE(obj->armed, true);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_track_arm);
+
+/**
+ * spm_track_armed() - is there anybody to tell of a discard?
+ * @obj:	live object
+ * @index:	slot
+ *
+ * Return: true if somebody may be told what changed since a clear.
+ */
+bool spm_track_armed(struct spm_object *obj, pgoff_t index)
+{
+	return READ_ONCE(obj->armed) || spm_track_watched(obj, index);
+}
+EXPORT_SYMBOL_IF_KUNIT(spm_track_armed);
 
 VISIBLE_IF_KUNIT int spm_slot_need_changed(struct spm_slot *slot, gfp_t more)
 {
@@ -275,7 +301,7 @@ int spm_track_gone(struct spm_object *obj, struct spm_slot *slot,
 	unsigned int i;
 
 	lockdep_assert_held(slot->lock);
-	if (!spm_track_watched(obj, slot->index))
+	if (!spm_track_armed(obj, slot->index))
 		return 0;
 	spm_track_dirty(obj, slot->index, gone);
 	bitmap_clear(gone, 0, lo);

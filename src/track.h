@@ -17,6 +17,8 @@
 void spm_track_dirty(struct spm_object *obj, pgoff_t index, unsigned long *out);
 bool spm_track_clean(const struct spm_slot *slot);
 bool spm_track_watched(struct spm_object *obj, pgoff_t index);
+void spm_track_arm(struct spm_object *obj);
+bool spm_track_armed(struct spm_object *obj, pgoff_t index);
 int spm_track_clear(struct spm_object *obj, struct spm_slot *slot,
 		    unsigned int lo, unsigned int hi, bool learn);
 void spm_track_restore(struct spm_object *obj, struct spm_slot *slot,
