@@ -134,6 +134,11 @@ static inline bool spm_reserv_loose(const struct spm_reserv *rv)
 	return test_bit(SPM_RV_LOOSE, &rv->flags);
 }
 
+static inline unsigned int spm_reserv_popcnt(const struct spm_reserv *rv)
+{
+	return rv->popcnt;
+}
+
 static inline bool spm_reserv_full(const struct spm_reserv *rv)
 {
 	return rv->popcnt == SPM_SLOT_PAGES;
