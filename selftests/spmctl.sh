@@ -6,7 +6,7 @@
 # Guards against: a tool that prints something else than the kernel counts, is
 # silent about trouble, or succeeds in a script although nothing was read.
 #
-# spm-test: module=self
+# spm-test: module=self timeout=240
 
 SPMCTL=/spm/bin/spmctl
 MODULE=${SPM_MODULE:-/spm/superpmap.ko}
