@@ -136,6 +136,23 @@ SPM_AT(spm_scan, count, 56);
 SPM_AT(spm_scan, pages, 64);
 SPM_SIZE(spm_scan, 72);
 
+SPM_AT(spm_node_figures, node, 0);
+SPM_AT(spm_node_figures, pad, 4);
+SPM_AT(spm_node_figures, pages, 8);
+SPM_AT(spm_node_figures, loose, 16);
+SPM_AT(spm_node_figures, reserv_live, 24);
+SPM_AT(spm_node_figures, reserv_full, 32);
+SPM_AT(spm_node_figures, reserv_part, 40);
+SPM_AT(spm_node_figures, reserv_empty, 48);
+SPM_SIZE(spm_node_figures, 56);
+
+SPM_AT(spm_nodes, argsz, 0);
+SPM_AT(spm_nodes, flags, 4);
+SPM_AT(spm_nodes, vec, 8);
+SPM_AT(spm_nodes, vec_len, 16);
+SPM_AT(spm_nodes, count, 24);
+SPM_SIZE(spm_nodes, 32);
+
 /* Command numbers hold the size of what they were published with. */
 _Static_assert(SPM_IOC_INFO == 0xc040b900, "number of INFO");
 _Static_assert(SPM_IOC_SET_SIZE == 0x4010b901, "number of SET_SIZE");
@@ -147,5 +164,6 @@ _Static_assert(SPM_IOC_SET_POLICY == 0x4020b906, "number of SET_POLICY");
 _Static_assert(SPM_IOC_GET_POLICY == 0xc020b907, "number of GET_POLICY");
 _Static_assert(SPM_IOC_GET_DIRTY == 0xc048b908, "number of GET_DIRTY");
 _Static_assert(SPM_IOC_GET_REFERENCED == 0xc048b909, "number of GET_REFERENCED");
+_Static_assert(SPM_IOC_NODES == 0xc020b90a, "number of NODES");
 
 #endif /* SPM_ABI_LAYOUT_H */

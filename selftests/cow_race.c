@@ -277,6 +277,7 @@ static void *store_to_source(void *arg)
 static void *take_and_drop(void *arg)
 {
 	int fd[4] = { -1, -1, -1, -1 }, k;
+	struct spm_nodes where = { .argsz = sizeof(where) };
 	char *map = spm_reserve(LEN, 0);
 	uint64_t x = (uintptr_t)arg;
 	unsigned char sum;
@@ -292,6 +293,10 @@ static void *take_and_drop(void *arg)
 			spm_map_at(map, fd[k], LEN, 0, PROT_READ);
 		else
 			spm_private_at(map, fd[k], LEN, 0, SPM_RW);
+		/* A walk over objects that come, merge and go. */
+		if (ioctl(root, SPM_IOC_NODES, &where) || !where.count ||
+		    ioctl(fd[k], SPM_IOC_NODES, &where))
+			++*wrong;
 		/* It stands still. */
 		for (i = 0, sum = 0; i < PAGES; i += 7)
 			sum += map[i * SPM_PAGE + 8] + map[i * SPM_PAGE + 16];

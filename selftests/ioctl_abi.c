@@ -28,6 +28,7 @@ struct command {
 		struct spm_snapshot snapshot;
 		struct spm_policy policy;
 		struct spm_scan scan;
+		struct spm_nodes nodes;
 		uint32_t argsz;
 		struct {
 			uint32_t argsz_, flags;
@@ -36,9 +37,10 @@ struct command {
 	};
 };
 
-#define NR_COMMANDS	10
+#define NR_COMMANDS	11
 
 static unsigned char vec[SPM_SLOT_PAGES];
+static struct spm_node_figures figures[8];
 
 static void command_policy(struct command *c)
 {
@@ -114,6 +116,13 @@ static void command(struct command *c, int i, char *map)
 		c->name = "GET_REFERENCED";
 		c->nr = SPM_IOC_GET_REFERENCED;
 		command_scan(c, map);
+		break;
+	case 9:
+		c->name = "NODES";
+		c->nr = SPM_IOC_NODES;
+		c->size = sizeof(c->nodes);
+		c->nodes.vec = (uintptr_t)figures;
+		c->nodes.vec_len = 8;
 		break;
 	default:
 		c->name = "SNAPSHOT";

@@ -11,39 +11,11 @@
  * spm-test: timeout=240 log="Call Trace:|page allocation failure"
  * spm-test: full=debug,7.3
  */
+#include "spm_cgroup.h"
 #include "spm_sync.h"
 
 #define RESERVATIONS	200
-#define CGROUP		"/sys/fs/cgroup/superpmap-memory"
-
-static void write_to(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		spm_die("cannot write %s to %s", text, path);
-	close(fd);
-}
-
-static long long read_number(const char *path, const char *key)
-{
-	char line[256];
-	long long v = -1;
-	FILE *f = fopen(path, "r");
-
-	if (!f)
-		spm_die("open %s", path);
-	while (fgets(line, sizeof(line), f)) {
-		if (!key) {
-			v = atoll(line);
-			break;
-		}
-		if (!strncmp(line, key, strlen(key)) && line[strlen(key)] == ' ')
-			v = atoll(line + strlen(key));
-	}
-	fclose(f);
-	return v;
-}
+#define CGROUP		SPM_CGROUP_ROOT "superpmap-memory"
 
 /*
  * Takes memory until it is killed: by huge pages as long as there are any, which
@@ -54,7 +26,7 @@ static int hog(void *arg)
 	size_t step = 16UL << 20;
 	char *p;
 
-	write_to("/proc/self/oom_score_adj", "1000");
+	spm_file_write("/proc/self/oom_score_adj", "1000");
 	for (;;) {
 		p = mmap(NULL, step, SPM_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		spm_child_check(p != MAP_FAILED, "mmap");
@@ -98,41 +70,6 @@ TEST_F(spm, one_page_in_each_of_many_slots)
 
 /* -- a memory cgroup ------------------------------------------------------- */
 
-static bool cgroup_make(const char *limit)
-{
-	rmdir(CGROUP);
-	if (mkdir(CGROUP, 0755))
-		return false;
-	if (access(CGROUP "/memory.max", F_OK)) {
-		rmdir(CGROUP);
-		return false;
-	}
-	write_to(CGROUP "/memory.max", limit);
-	if (!access(CGROUP "/memory.swap.max", F_OK))
-		write_to(CGROUP "/memory.swap.max", "0");
-	return true;
-}
-
-/*
- * Is all given back?  The kernel keeps a charge of 64 pages at hand on each
- * processor, and a little for its own; one slot is more than that.
- */
-static bool cgroup_is_empty(void)
-{
-	long long some = sysconf(_SC_NPROCESSORS_ONLN) * 64 * 4096 + (256 << 10);
-	long long n = 0;
-	int i;
-
-	for (i = 0; i < 100; i++) {
-		n = read_number(CGROUP "/memory.current", NULL);
-		if (n < some)
-			return true;
-		usleep(100000);
-	}
-	spm_note("%lld bytes are left in the cgroup", n);
-	return false;
-}
-
 struct eater {
 	int fd;
 	size_t len;
@@ -145,7 +82,7 @@ static int eat(void *arg)
 	char *p;
 	int err;
 
-	write_to(CGROUP "/cgroup.procs", "0");
+	spm_cgroup_enter(CGROUP);
 	if (e->fd < 0)
 		e->fd = spm_open();
 	p = spm_map(e->fd, e->len, 0, SPM_RW);
@@ -163,28 +100,26 @@ TEST_F(spm, cgroup_within_its_limit)
 {
 	struct eater e = { -1, 20UL << 20, false };
 
-	if (!cgroup_make("64M"))
-		SKIP(return, "no memory cgroups");
+	spm_cgroup_make(CGROUP, "memory.max", "64M");
 	EXPECT_EQ(0, spm_fork_run(eat, &e));
-	EXPECT_EQ(0, read_number(CGROUP "/memory.events", "oom_kill"));
+	EXPECT_EQ(0, spm_cgroup_read(CGROUP, "memory.events", "oom_kill"));
 	/* It was charged for what it touched. */
 	if (!access(CGROUP "/memory.peak", F_OK)) {
-		EXPECT_LE(e.len, read_number(CGROUP "/memory.peak", NULL));
+		EXPECT_LE(e.len, spm_cgroup_read(CGROUP, "memory.peak", NULL));
 	}
-	EXPECT_TRUE(cgroup_is_empty());
-	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_TRUE(spm_cgroup_holds(CGROUP, 0));
+	spm_cgroup_remove(CGROUP);
 }
 
 TEST_F(spm, cgroup_beyond_its_limit)
 {
 	struct eater e = { -1, 200UL << 20, false };
 
-	if (!cgroup_make("64M"))
-		SKIP(return, "no memory cgroups");
+	spm_cgroup_make(CGROUP, "memory.max", "64M");
 	EXPECT_EQ(256 + SIGKILL, spm_fork_run(eat, &e));
-	EXPECT_LT(0, read_number(CGROUP "/memory.events", "oom_kill"));
-	EXPECT_TRUE(cgroup_is_empty());
-	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_LT(0, spm_cgroup_read(CGROUP, "memory.events", "oom_kill"));
+	EXPECT_TRUE(spm_cgroup_holds(CGROUP, 0));
+	spm_cgroup_remove(CGROUP);
 }
 
 TEST_F(spm, cgroup_beyond_its_limit_by_advice)
@@ -192,14 +127,13 @@ TEST_F(spm, cgroup_beyond_its_limit_by_advice)
 	struct eater e = { -1, 200UL << 20, true };
 	int status;
 
-	if (!cgroup_make("64M"))
-		SKIP(return, "no memory cgroups");
+	spm_cgroup_make(CGROUP, "memory.max", "64M");
 	status = spm_fork_run(eat, &e);
 	EXPECT_TRUE(status == 7 || status == 256 + SIGKILL) {
 		TH_LOG("status %d", status);
 	}
-	EXPECT_TRUE(cgroup_is_empty());
-	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_TRUE(spm_cgroup_holds(CGROUP, 0));
+	spm_cgroup_remove(CGROUP);
 }
 
 /* The region lives on with what was stored before the kill. */
@@ -209,8 +143,7 @@ TEST_F(spm, region_survives_a_kill_in_a_cgroup)
 	struct spm_stats s;
 	char *p;
 
-	if (!cgroup_make("64M"))
-		SKIP(return, "no memory cgroups");
+	spm_cgroup_make(CGROUP, "memory.max", "64M");
 	p = spm_map(e.fd, e.len, 0, SPM_RW);
 	spm_fill(p + e.len - SPM_SLOT, 5, SPM_SLOT_PAGES, 3);
 	EXPECT_EQ(256 + SIGKILL, spm_fork_run(eat, &e));
@@ -220,11 +153,11 @@ TEST_F(spm, region_survives_a_kill_in_a_cgroup)
 	/* Memory of a region outlives the process that touched it ... */
 	spm_stats(e.fd, &s);
 	EXPECT_LT(SPM_SLOT_PAGES, s.pages);
-	EXPECT_LT(SPM_SLOT, read_number(CGROUP "/memory.current", NULL));
+	EXPECT_LT(SPM_SLOT, spm_cgroup_read(CGROUP, "memory.current", NULL));
 	/* ... until it is discarded. */
 	EXPECT_EQ(0, spm_advise_off(e.fd, 0, e.len, SPM_ADV_DISCARD));
-	EXPECT_TRUE(cgroup_is_empty());
-	EXPECT_EQ(0, rmdir(CGROUP));
+	EXPECT_TRUE(spm_cgroup_holds(CGROUP, 0));
+	spm_cgroup_remove(CGROUP);
 }
 
 SPM_TEST_MAIN

@@ -6,7 +6,7 @@
 # Guards against: a tool that prints something else than the kernel counts, is
 # silent about trouble, or succeeds in a script although nothing was read.
 #
-# spm-test: module=self
+# spm-test: module=self timeout=240
 
 SPMCTL=/spm/bin/spmctl
 MODULE=${SPM_MODULE:-/spm/superpmap.ko}
@@ -250,6 +250,34 @@ check "dirty --since another region" \
 	refuses "$SPMCTL dirty --fd 3 --since 4 4</dev/superpmap0" "--since 4" "snapshot"
 check "dirty --since nothing of ours" refuses "$SPMCTL dirty --fd 3 --since 4 4</dev/null" "since 4"
 exec 3<&-
+
+# -- where its memory lies
+
+sum()		# COLUMN: over the nodes
+{
+	awk -v c="$1" '$1 ~ /^[0-9]+$/ { n += $c } END { print n + 0 }' $TMP/nodes
+}
+
+$SPMCTL stat --region $NODE >$TMP/stat
+$SPMCTL nodes $NODE >$TMP/nodes
+check "nodes succeeds" is $? 0
+check "... with all pages of the region" is "$(sum 2)" "$(value $TMP/stat vm.pages.held)"
+check "... its reservations" is "$(sum 4)" "$(value $TMP/stat vm.reserv.live)"
+check "... which are not all 0" [ "$(sum 4)" -gt 0 ]
+check "... and what is empty of them" is "$(sum 7)" "$(value $TMP/stat vm.reserv.empty_pages)"
+$SPMCTL nodes --json $NODE >$TMP/json
+json_lines $TMP/json >$TMP/lines
+check "nodes --json is JSON" is $? 0
+check "... with a list for each column" is "$(cut -d: -f1 $TMP/lines | tr '\n' ' ')" \
+	"$(head -n 1 $TMP/nodes | sed 's/  */ /g') "
+exec 3<>/dev/superpmap
+check "nodes of an empty region" is "$($SPMCTL nodes --json --fd 3 | grep -c ': \[\]')" 7
+exec 3>&-
+check "nodes without a node" refuses "$SPMCTL nodes" "path" "--fd"
+check "nodes of the anonymous node" refuses "$SPMCTL nodes /dev/superpmap" "new region" "--fd"
+check "nodes: two regions" refuses "$SPMCTL nodes $NODE /dev/superpmap0" "too much"
+check "nodes: not a node of ours" refuses "$SPMCTL nodes /dev/null" "/dev/null" "not a node"
+
 check "dirty without a node" refuses "$SPMCTL dirty" "path" "--fd"
 check "dirty: a descriptor that is not open" refuses "$SPMCTL dirty --fd 7" "not an open descriptor" "exec"
 check "dirty: not a descriptor" refuses "$SPMCTL dirty --fd x" '"x"'
@@ -273,7 +301,7 @@ check "not permitted: dirty" \
 # -- wrong usage and trouble
 
 check "--help succeeds" $SPMCTL --help
-check "--help names each command" sh -c "$SPMCTL --help | grep -c -E '^  (stat|verify|dirty|policy|info|params) ' | grep -qx 6"
+check "--help names each command" sh -c "$SPMCTL --help | grep -c -E '^  (stat|verify|dirty|policy|nodes|info|params) ' | grep -qx 7"
 check "--version succeeds" $SPMCTL --version
 $SPMCTL >/dev/null 2>&1
 check "no command: status 2" is $? 2

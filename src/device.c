@@ -20,6 +20,7 @@
 #include "device.h"
 #include "fault.h"
 #include "mincore.h"
+#include "nodes.h"
 #include "scan.h"
 
 /**
@@ -367,6 +368,19 @@ static int spm_ioc_get_referenced(struct spm_region *r, void __user *arg,
 	return err ?: spm_copy_out(arg, &a, sizeof(a), a.argsz);
 }
 
+static int spm_ioc_nodes(struct spm_region *r, void __user *arg)
+{
+	struct spm_nodes a;
+	int err = spm_copy_in(&a, sizeof(a), sizeof(a), arg);
+
+	if (err)
+		return err;
+	if (a.flags)
+		return -EINVAL;
+	err = spm_get_nodes(r, &a);
+	return err ?: spm_copy_out(arg, &a, sizeof(a), a.argsz);
+}
+
 static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct spm_region *r = file->private_data;
@@ -394,6 +408,8 @@ static long spm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return spm_ioc_get_dirty(r, p, write);
 	case SPM_IOC_GET_REFERENCED:
 		return spm_ioc_get_referenced(r, p, write);
+	case SPM_IOC_NODES:
+		return spm_ioc_nodes(r, p);
 	default:
 		return -ENOTTY;
 	}

@@ -70,6 +70,10 @@ static const char usage_text[] =
 "  policy [--effective] [--json] PATH | --fd N [NAME[=VALUE]]...\n"
 "                 show tunables of one region, or set them; \"inherit\" follows\n"
 "                 the module's\n"
+"  nodes [--json] PATH | --fd N\n"
+"                 on which NUMA nodes the memory of a region lies: pages that\n"
+"                 are held, of these single ones, reservations, of these full\n"
+"                 and partly filled ones, and pages of them that hold nothing\n"
 "  info [--json] PATH\n"
 "                 what the node PATH stands for: size, page sizes, flags\n"
 "  params [NAME[=VALUE]]...\n"
@@ -443,6 +447,7 @@ static const struct command {
 	{ "verify",	"q",	cmd_verify },
 	{ "dirty",	"cfjlosR",	cmd_dirty },
 	{ "policy",	"efj",	cmd_policy },
+	{ "nodes",	"fj",	cmd_nodes },
 	{ "info",	"j",	cmd_info },
 	{ "params",	"",	cmd_params },
 };

@@ -50,8 +50,9 @@ int target_open(struct target *t, const struct options *opt, bool write,
 		const char *command, int *argc, char ***argv);
 void target_close(const struct target *t);
 
-/* dirty.c, policy.c; the exit status */
+/* dirty.c, policy.c, nodes.c; the exit status */
 int cmd_dirty(const struct options *opt, int argc, char **argv);
 int cmd_policy(const struct options *opt, int argc, char **argv);
+int cmd_nodes(const struct options *opt, int argc, char **argv);
 
 #endif /* SPMCTL_H */

@@ -419,6 +419,55 @@ struct spm_scan {
 #define SPM_SCAN_BITMAP		(1U << 2)
 #define SPM_SCAN_SINCE		(1U << 3)
 
+/**
+ * struct spm_node_figures - what one NUMA node has of a region
+ * @node:	number of the node
+ * @pad:	0
+ * @pages:	pages that are held
+ * @loose:	of these, single pages
+ * @reserv_live: reservations
+ * @reserv_full: of these, full ones
+ * @reserv_part: of these, partly filled ones
+ * @reserv_empty: pages of reservations that hold nothing
+ *
+ * The memory that the node gave is @reserv_live * 512 + @loose pages, which is
+ * @pages + @reserv_empty.
+ */
+struct spm_node_figures {
+	__u32 node;
+	__u32 pad;
+	__u64 pages;
+	__u64 loose;
+	__u64 reserv_live;
+	__u64 reserv_full;
+	__u64 reserv_part;
+	__u64 reserv_empty;
+};
+
+/**
+ * struct spm_nodes - where the memory of a region lies (SPM_IOC_NODES)
+ * @argsz:	size of this structure
+ * @flags:	0
+ * @vec:	address of an array of struct spm_node_figures
+ * @vec_len:	how many fit there; 0 to only count
+ * @count:	out: nodes that have memory of the region.  If these are more than
+ *		@vec_len, the last ones are not told
+ *
+ * In ascending order, one for each node that has some.  Told is what STATS counts
+ * for the region: what it holds itself, what it froze for its snapshots and
+ * forks, and what was stored to its private mappings; not what it shows of a
+ * region that it is a snapshot of.  So when nothing changes meanwhile, the sums
+ * over all nodes are the gauges pages, loose, reserv_live, reserv_fullpop,
+ * reserv_partpopq and reserv_empty.  It is found by a walk, slot by slot.
+ */
+struct spm_nodes {
+	__u32 argsz;
+	__u32 flags;
+	__u64 vec;
+	__u64 vec_len;
+	__u64 count;
+};
+
 #define SPM_IOC_MAGIC		0xB9
 #define SPM_IOC_INFO		_IOWR(SPM_IOC_MAGIC, 0x00, struct spm_info)
 #define SPM_IOC_SET_SIZE	_IOW(SPM_IOC_MAGIC, 0x01, struct spm_set_size)
@@ -433,5 +482,6 @@ struct spm_scan {
 #define SPM_IOC_GET_POLICY	_IOWR(SPM_IOC_MAGIC, 0x07, struct spm_policy)
 #define SPM_IOC_GET_DIRTY	_IOWR(SPM_IOC_MAGIC, 0x08, struct spm_scan)
 #define SPM_IOC_GET_REFERENCED	_IOWR(SPM_IOC_MAGIC, 0x09, struct spm_scan)
+#define SPM_IOC_NODES		_IOWR(SPM_IOC_MAGIC, 0x0a, struct spm_nodes)
 
 #endif /* _UAPI_LINUX_SUPERPMAP_H */
