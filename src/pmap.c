@@ -13,6 +13,7 @@
 #include <linux/sched/mm.h>
 #include <kunit/visibility.h>
 
+#include "locks.h"
 #include "pmap.h"
 
 /**
@@ -32,7 +33,7 @@ void spm_pmap_init(struct spm_pmap *pm, const struct spm_owner *owner,
 	pm->mm = mm;
 	pm->inexact = false;
 	mmgrab(mm);
-	xa_init(&pm->shadow);
+	spm_xa_init(&pm->shadow, "shadow_xa");
 	mutex_lock(&rmap->lock);
 	list_add_tail(&pm->link, &rmap->pmaps);
 	WRITE_ONCE(rmap->npmaps, rmap->npmaps + 1);
