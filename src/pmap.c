@@ -168,7 +168,8 @@ enum spm_pmd_state spm_pmap_observe(struct spm_pmap *pm,
 		spm_pmap_set(pm, pl->slot, is);
 	} else if (spm_pmd_is_2m(is) && !spm_pmd_is_2m(was)) {
 		/* Only where a copy or move of the mapping ran out of memory. */
-		VM_WARN_ONCE(!pm->inexact, "superpmap: unknown 2 MB entry\n");
+		VM_WARN_ONCE(!READ_ONCE(pm->inexact),
+			     "superpmap: unknown 2 MB entry\n");
 		spm_count(c, mappings);
 		spm_pmap_set(pm, pl->slot, is);
 	}
