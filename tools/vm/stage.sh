@@ -52,7 +52,7 @@ stage_base()
 	printf 'root:x:0:0:root:/tmp:/bin/sh\nnobody:x:65534:65534::/tmp:/bin/sh\n' >"$dir/etc/passwd"
 	printf 'root:x:0:\nnogroup:x:65534:\n' >"$dir/etc/group"
 	install -m 755 "$VM/guest/init" "$dir/init"
-	cp "$VM"/guest/{run-test,races.awk,load-modules} "$dir/spm/lib/"
+	cp "$VM"/guest/{run-test,races.awk,races.known,load-modules} "$dir/spm/lib/"
 	install -m 755 "$VM/demo.sh" "$dir/spm/run-demo"
 	install -m 755 "$VM/bench.sh" "$dir/spm/run-bench"
 	cp "$BUILD/guest/runtest" "$dir/spm/bin/"
