@@ -33,11 +33,14 @@ check:
 	@$(VM)/check $(if $(KERNEL),--kernel $(KERNEL)) $(if $(TEST),--test $(TEST))
 
 check-harness:
-	@$(VM)/setup host source debug
-	@$(VM)/check-harness
+	@$(VM)/setup host source $(or $(KERNEL),debug)
+	@$(VM)/check-harness $(if $(KERNEL),--kernel $(KERNEL))
 
 bench:
 	@$(VM)/bench $(if $(KERNEL),--kernel $(KERNEL))
+
+scaling:
+	@$(VM)/scaling $(if $(KERNEL),--kernel $(KERNEL))
 
 trace:
 	@$(VM)/trace $(if $(SCRIPT),--script $(SCRIPT))
@@ -56,17 +59,18 @@ help:
 	@echo 'make check                 run every test, on the debug kernel and on the stock kernels'
 	@echo 'make check-harness         test the harness of the tests itself'
 	@echo 'make bench                 what dirty tracking costs, in instructions, beside other memory (JSON=1: as JSON)'
+	@echo 'make scaling               faults per second of 1, 2 and 4 processors, and who waits for locks (JSON=1: as JSON)'
 	@echo 'make trace SCRIPT=file.bt  run the demonstration under a bpftrace script'
 	@echo 'make style                 check the style of the source'
 	@echo 'make clean                 remove build/ (kernels and tools stay in ~/.cache/superpmap)'
 	@echo
 	@echo 'Options of the commands that use the virtual machine:'
-	@echo '  KERNEL=debug|7.3|7.2     one kernel only'
+	@echo '  KERNEL=debug|7.3|7.2     one kernel only; kcsan, which looks for races, only on request'
 	@echo '  TEST=name[,name...]      these tests only (see selftests/)'
 	@echo '  TESTENV="NAME=value ..." environment of the tests; TESTFILES="file ..." go to /spm/files there'
 	@echo '  SMP=n                    processors of the machine'
 	@echo '  ACCEL=tcg|kvm            emulate (default), or use the hardware'
 	@echo '  V=1                      show the commands of the build'
 
-.PHONY: modules install run check check-harness bench trace style clean help
+.PHONY: modules install run check check-harness bench scaling trace style clean help
 .DEFAULT_GOAL := modules

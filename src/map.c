@@ -284,7 +284,8 @@ int spm_vma_mremap(struct vm_area_struct *vma)
 		mutex_lock(lock);
 		if (spm_pmap_move(&map->pmap, &from->pmap, index,
 				  spm_vma_covers(vma, index)))
-			map->pmap.inexact = true;
+			/* See struct spm_pmap. */
+			WRITE_ONCE(map->pmap.inexact, true);
 		mutex_unlock(lock);
 	}
 	spm_map_put(from);

@@ -8,6 +8,7 @@
 #include <linux/slab.h>
 #include <kunit/visibility.h>
 
+#include "locks.h"
 #include "object.h"
 
 static struct spm_family *spm_family_create(void)
@@ -17,9 +18,9 @@ static struct spm_family *spm_family_create(void)
 	if (!family)
 		return NULL;
 	refcount_set(&family->ref, 1);
-	mutex_init(&family->lock);
+	spm_mutex_init(&family->lock, "family_lock");
 	INIT_LIST_HEAD(&family->objects);
-	xa_init(&family->locks);
+	spm_xa_init(&family->locks, "locks_xa");
 	init_waitqueue_head(&family->thaw);
 	return family;
 }
@@ -111,7 +112,7 @@ struct spm_object *spm_object_create(const struct spm_object_spec *spec)
 	INIT_LIST_HEAD(&obj->shadows);
 	INIT_LIST_HEAD(&obj->shadow_link);
 	INIT_LIST_HEAD(&obj->link);
-	xa_init(&obj->slots);
+	spm_xa_init(&obj->slots, "slots_xa");
 	if (obj->rmap) {
 		obj->users = 1;
 		mutex_lock(&obj->family->lock);
@@ -230,7 +231,7 @@ static struct mutex *spm_family_lock(struct spm_family *family, pgoff_t index,
 	lock = kmalloc_obj(*lock, gfp);
 	if (!lock)
 		return NULL;
-	mutex_init(lock);
+	spm_mutex_init(lock, "slot_lock");
 	old = xa_cmpxchg(&family->locks, index, NULL, lock, gfp);
 	if (unlikely(old)) {
 		mutex_destroy(lock);

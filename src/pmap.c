@@ -13,6 +13,7 @@
 #include <linux/sched/mm.h>
 #include <kunit/visibility.h>
 
+#include "locks.h"
 #include "pmap.h"
 
 /**
@@ -32,7 +33,7 @@ void spm_pmap_init(struct spm_pmap *pm, const struct spm_owner *owner,
 	pm->mm = mm;
 	pm->inexact = false;
 	mmgrab(mm);
-	xa_init(&pm->shadow);
+	spm_xa_init(&pm->shadow, "shadow_xa");
 	mutex_lock(&rmap->lock);
 	list_add_tail(&pm->link, &rmap->pmaps);
 	WRITE_ONCE(rmap->npmaps, rmap->npmaps + 1);
@@ -167,7 +168,8 @@ enum spm_pmd_state spm_pmap_observe(struct spm_pmap *pm,
 		spm_pmap_set(pm, pl->slot, is);
 	} else if (spm_pmd_is_2m(is) && !spm_pmd_is_2m(was)) {
 		/* Only where a copy or move of the mapping ran out of memory. */
-		VM_WARN_ONCE(!pm->inexact, "superpmap: unknown 2 MB entry\n");
+		VM_WARN_ONCE(!READ_ONCE(pm->inexact),
+			     "superpmap: unknown 2 MB entry\n");
 		spm_count(c, mappings);
 		spm_pmap_set(pm, pl->slot, is);
 	}

@@ -46,7 +46,9 @@ struct spm_rmap {
  *		spm_pmap_prepare() and changed under the lock of its slot
  * @inexact:	entries may exist that @shadow does not know of, because memory
  *		ran out while the mapping was copied or moved; then
- *		spm_pmap_observe() learns of them
+ *		spm_pmap_observe() learns of them.  Set under the lock of one
+ *		slot, and only ever set; spm_verify() may read it at the same
+ *		time under that of another
  */
 struct spm_pmap {
 	const struct spm_owner *owner;

@@ -14,6 +14,7 @@
 #include "collapse.h"
 #include "cow.h"
 #include "freeze.h"
+#include "locks.h"
 #include "region.h"
 #include "rmap.h"
 
@@ -115,7 +116,7 @@ static struct spm_region *spm_region_alloc(loff_t size,
 	kref_init(&r->ref);
 	/* Every tunable is SPM_TUNABLE_INHERIT. */
 	memset(&r->tunables, 0xff, sizeof(r->tunables));
-	mutex_init(&r->size_lock);
+	spm_mutex_init(&r->size_lock, "region_size_lock");
 	spm_pool_init(&r->pool);
 	r->id = err;
 	r->inode = spm_inode_new(size);

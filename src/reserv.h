@@ -193,11 +193,6 @@ static inline bool spm_reserv_queued(const struct spm_reserv *rv)
 	return spm_reserv_state(rv).flags & SPM_RV_QUEUED;
 }
 
-static inline unsigned int spm_reserv_popcnt(const struct spm_reserv *rv)
-{
-	return rv->popcnt;
-}
-
 static inline bool spm_reserv_full(const struct spm_reserv *rv)
 {
 	return spm_reserv_popcnt(rv) == SPM_SLOT_PAGES;

@@ -7,6 +7,7 @@
 #include <linux/rmap.h>
 #include <kunit/visibility.h>
 
+#include "locks.h"
 #include "rmap.h"
 
 /**
@@ -19,7 +20,7 @@ void spm_rmap_init(struct spm_rmap *rmap, struct address_space *mapping)
 	rmap->mapping = mapping;
 	INIT_LIST_HEAD(&rmap->pmaps);
 	rmap->npmaps = 0;
-	mutex_init(&rmap->lock);
+	spm_mutex_init(&rmap->lock, "rmap_lock");
 }
 EXPORT_SYMBOL_IF_KUNIT(spm_rmap_init);
 

@@ -9,6 +9,7 @@
  *
  * May run beside everything else: each slot is looked at under its lock.
  */
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/seq_file.h>
@@ -17,13 +18,19 @@
 #include "fault.h"
 #include "verify.h"
 
+/* What a region has. */
+struct spm_sums {
+	long pages;
+	long dirty;
+	long live;
+};
+
 struct spm_verify {
 	struct seq_file *m;
 	unsigned long differences;
-	/* Sums over the region at hand, and its gauges. */
-	long pages, counted_pages;
-	long dirty, counted_dirty;
-	long live, counted_live;
+	/* Of the region at hand: what is there, and what its gauges say. */
+	struct spm_sums there;
+	struct spm_sums counted;
 	struct spm_pte pte[SPM_SLOT_PAGES];
 };
 
@@ -32,7 +39,10 @@ struct spm_verify {
  * the file ask again, when all has been resynchronised and nothing is found.
  */
 #define SPM_VERIFY_LINES	1000
-#define SPM_VERIFY_TRIES	5
+
+/* Looks at the sums of a region, and how many of them in a row must agree. */
+#define SPM_VERIFY_TRIES	10
+#define SPM_VERIFY_SURE		3
 
 #define spm_differ(v, fmt, ...)						\
 	do {								\
@@ -132,7 +142,7 @@ static void spm_verify_slot(struct spm_verify *v, struct spm_map *map,
 		ok = ok && spm_verify_pte(v, map->object, &pl, i, pte);
 	}
 	was = spm_pmap_shadow(pm, slot);
-	if (is > was && !pm->inexact)
+	if (is > was && !READ_ONCE(pm->inexact))
 		spm_differ(v, "slot %lu at 0x%lx: page table says %d, shadow at most %d",
 			   slot, pl.addr, is, was);
 	if (pl.fits && !spm_pmap_prepare(pm, slot)) {
@@ -182,8 +192,8 @@ static void spm_verify_object(struct spm_verify *v, struct spm_object *obj,
 	xa_for_each(&obj->slots, index, slot) {
 		mutex_lock(slot->lock);
 		if (slot->reserv) {
-			v->pages += spm_reserv_popcnt(slot->reserv);
-			v->dirty += slot->reserv->ndirty;
+			v->there.pages += spm_reserv_popcnt(slot->reserv);
+			v->there.dirty += slot->reserv->ndirty;
 			if (check)
 				spm_verify_reserv(v, slot->reserv);
 			if (check && slot->reserv->owner != &obj->owner)
@@ -217,55 +227,84 @@ static void spm_verify_objects(struct spm_verify *v, struct spm_region *r,
 	mutex_unlock(&family->lock);
 }
 
-/* Do the gauges equal what is there?  Remembers both. */
-static bool spm_verify_sums(struct spm_verify *v, struct spm_region *r)
+static struct spm_sums spm_verify_gauges(struct spm_region *r)
 {
 	const struct spm_counters *c = spm_region_counters(r);
+
+	return (struct spm_sums) {
+		.pages = spm_stat_read(c, SPM_STAT_pages),
+		.dirty = spm_stat_read(c, SPM_STAT_dirty),
+		.live = spm_stat_read(c, SPM_STAT_live),
+	};
+}
+
+static bool spm_sums_equal(const struct spm_sums *a, const struct spm_sums *b)
+{
+	return a->pages == b->pages && a->dirty == b->dirty &&
+	       a->live == b->live;
+}
+
+/* Sum up what is there.  Return: false if the gauges moved meanwhile. */
+static bool spm_verify_sums(struct spm_verify *v, struct spm_region *r)
+{
+	struct spm_sums before = spm_verify_gauges(r);
 	struct spm_map *map = NULL;
 
-	v->pages = 0;
-	v->dirty = 0;
-	v->live = 0;
+	v->there = (struct spm_sums) { };
 	spm_verify_objects(v, r, false);
 	while ((map = spm_map_next(r, map)))
-		v->live += spm_pmap_live(&map->pmap);
-	v->counted_pages = spm_stat_read(c, SPM_STAT_pages);
-	v->counted_dirty = spm_stat_read(c, SPM_STAT_dirty);
-	v->counted_live = spm_stat_read(c, SPM_STAT_live);
-	return v->pages == v->counted_pages && v->dirty == v->counted_dirty &&
-	       v->live == v->counted_live;
+		v->there.live += spm_pmap_live(&map->pmap);
+	v->counted = spm_verify_gauges(r);
+	return spm_sums_equal(&before, &v->counted);
+}
+
+/*
+ * No sum is a snapshot while others work: what is counted after the slot was
+ * looked at makes a difference, and the next look may find the same one by
+ * chance.  Books that are wrong stay wrong by the same amount, and are found as
+ * soon as the region is at rest.
+ */
+static void spm_verify_books(struct spm_verify *v, struct spm_region *r)
+{
+	unsigned int tries, alike = 0;
+	struct spm_sums off = { };
+
+	for (tries = 0; tries < SPM_VERIFY_TRIES; tries++) {
+		bool still = spm_verify_sums(v, r);
+		struct spm_sums last = off;
+
+		if (spm_sums_equal(&v->there, &v->counted))
+			return;
+		off.pages = v->there.pages - v->counted.pages;
+		off.dirty = v->there.dirty - v->counted.dirty;
+		off.live = v->there.live - v->counted.live;
+		if (!still)
+			alike = 0;
+		else if (alike && spm_sums_equal(&off, &last))
+			alike++;
+		else
+			alike = 1;
+		if (alike == SPM_VERIFY_SURE)
+			break;
+		/* Whoever is between page and gauge gets on with it. */
+		fsleep(1000);
+	}
+	if (alike == SPM_VERIFY_SURE)
+		spm_differ(v, "region %u: counted %ld pages %ld dirty %ld live, there are %ld, %ld and %ld",
+			   r->id, v->counted.pages, v->counted.dirty,
+			   v->counted.live, v->there.pages, v->there.dirty,
+			   v->there.live);
 }
 
 static void spm_verify_region(struct spm_verify *v, struct spm_region *r)
 {
 	struct spm_map *map = NULL;
-	unsigned int tries;
 
 	spm_verify_objects(v, r, true);
 	/* Brings the shadows up to date, so that they can be summed. */
 	while ((map = spm_map_next(r, map)))
 		spm_verify_map(v, map);
-	/*
-	 * No sum is a snapshot while others work; a book that is wrong stays
-	 * wrong by the same amount.
-	 */
-	for (tries = 0; tries < SPM_VERIFY_TRIES; tries++) {
-		long off[] = { v->pages - v->counted_pages,
-			       v->dirty - v->counted_dirty,
-			       v->live - v->counted_live };
-
-		if (spm_verify_sums(v, r))
-			return;
-		if (tries && off[0] == v->pages - v->counted_pages &&
-		    off[1] == v->dirty - v->counted_dirty &&
-		    off[2] == v->live - v->counted_live)
-			break;
-	}
-	if (tries == SPM_VERIFY_TRIES)
-		return;
-	spm_differ(v, "region %u: counted %ld pages %ld dirty %ld live, there are %ld, %ld and %ld",
-		   r->id, v->counted_pages, v->counted_dirty, v->counted_live,
-		   v->pages, v->dirty, v->live);
+	spm_verify_books(v, r);
 }
 
 /**

@@ -36,14 +36,16 @@ read_directives()
 	[ -z "${text// }" ] || [ "${text// }" = '*/' ] || die "$file: cannot read the directive '$text'"
 }
 
-# runs_on NAME KERNEL: is the test meant for this kernel?
+# runs_on NAME KERNEL: is the test meant for this kernel? What is for debug is for the race detector, too.
 runs_on()
 {
 	case $1 in
-	kunit|boot_clean|kmemleak)	[ "$2" = debug ]; return ;;
+	boot_clean|kmemleak)	[ "$2" = debug ]; return ;;
+	kunit)	own "$2"; return ;;
 	esac
 	read_directives "$1"
-	[ -z "$test_kernels" ] || [[ ",$test_kernels," = *",$2,"* ]]
+	[ -z "$test_kernels" ] || [[ ",$test_kernels," = *",$2,"* ]] ||
+		{ [ "$2" = kcsan ] && [[ ",$test_kernels," = *,debug,* ]]; }
 }
 
 # in_full_run NAME KERNEL: does the run of everything include it there?
@@ -53,11 +55,11 @@ in_full_run()
 	[ -z "$test_full" ] || [[ ",$test_full," = *",$2,"* ]]
 }
 
-# default_smp KERNEL: processors for tests that do not ask for a number. Those of the debug kernel are threads of the
+# default_smp KERNEL: processors for tests that do not ask for a number. Those of our own kernels are threads of the
 # emulator, and where there are more of them than processors of the host, they mostly wait for each other.
 default_smp()
 {
-	[ "$1" = debug ] && echo 2 || echo 4
+	own "$1" && echo 2 || echo 4
 }
 
 # built NAME: is there something to run?

@@ -5,7 +5,8 @@
 
 # shellcheck disable=SC2034 # used by those who source this
 KERNELS="debug 7.3 7.2"
-SOURCE_SERIES=7.3	# the debug kernel is built from this series
+ON_REQUEST="kcsan"	# not part of the run of everything
+SOURCE_SERIES=7.3	# the kernels of our own are built from this series
 
 # safe VERSION: a version as part of a file name that make can handle.
 safe()
@@ -18,18 +19,30 @@ source_dir()
 	printf '%s/src/linux-%s\n' "$CACHE" "$(safe "$(apt_version "linux-source-$SOURCE_SERIES")")"
 }
 
-# debug_config: the fragments of the debug kernel's configuration, without their comments.
-debug_config()
+# own KERNEL: is it one that we build ourselves?
+own()
 {
-	cat "$VM"/config/*.config | sed '/^#/d'
+	[ "$1" = debug ] || [ "$1" = kcsan ]
 }
 
-debug_dir()
+# own_config KERNEL: the fragments of its configuration, without their comments; of two lines for one option the later.
+own_config()
+{
+	local fragments="base checks disk kasan mm observe" fragment
+	[ "$1" = debug ] || fragments="base checks disk mm observe $1"
+	for fragment in $fragments; do
+		cat "$VM/config/$fragment.config"
+	done | awk -F = '!/^#/ { line[NR] = $0; if ($1 in last) delete line[last[$1]]; last[$1] = NR }
+			 END { for (i = 1; i <= NR; i++) if (i in line) print line[i] }'
+}
+
+# own_dir KERNEL: where it is built.
+own_dir()
 {
 	local version
 	version=$(safe "$(apt_version "linux-source-$SOURCE_SERIES")")
-	printf '%s/kernel/debug-%s-%s\n' "$CACHE" "$version" \
-	       "$({ echo "$version gcc-$(gcc -dumpfullversion)"; debug_config; } | digest)"
+	printf '%s/kernel/%s-%s-%s\n' "$CACHE" "$1" "$version" \
+	       "$({ echo "$version gcc-$(gcc -dumpfullversion)"; own_config "$1"; } | digest)"
 }
 
 stock_dir()
@@ -64,17 +77,18 @@ trace_image()
 # kernel_dir KERNEL: the folder to build a module against.
 kernel_dir()
 {
-	case $1 in
-	debug)	debug_dir ;;
-	*)	printf '/usr/src/linux-headers-%s\n' "$(apt_newest "$1")" ;;
-	esac
+	if own "$1"; then
+		own_dir "$1"
+	else
+		printf '/usr/src/linux-headers-%s\n' "$(apt_newest "$1")"
+	fi
 }
 
 # check_kernel KERNEL: stop unless the name is one of ours.
 check_kernel()
 {
-	case " $KERNELS " in
+	case " $KERNELS $ON_REQUEST " in
 	*" $1 "*) ;;
-	*) die "KERNEL=$1 is unknown: choose one of: $KERNELS" ;;
+	*) die "KERNEL=$1 is unknown: choose one of: $KERNELS $ON_REQUEST" ;;
 	esac
 }

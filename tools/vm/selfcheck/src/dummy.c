@@ -4,6 +4,8 @@
  * the misbehaviour; "verify" and "gauges" have the form of the real module's files.
  */
 #include <linux/debugfs.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/seq_file.h>
@@ -55,6 +57,31 @@ static void lose_memory(void)
 		memset(kmalloc(200, GFP_KERNEL), 1, 200);
 }
 
+static int racer(void *word)
+{
+	while (!kthread_should_stop()) {
+		++*(int *)word;
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Two threads change one word without a lock, for a second. */
+static void race(void)
+{
+	static int word;
+	struct task_struct *task = kthread_run(racer, &word, "racer");
+	unsigned long end = jiffies + HZ;
+
+	if (IS_ERR(task))
+		return;
+	while (time_before(jiffies, end)) {
+		word++;
+		cond_resched();
+	}
+	kthread_stop(task);
+}
+
 static ssize_t do_write(struct file *file, const char __user *buf, size_t len, loff_t *pos)
 {
 	char word[16] = "";
@@ -73,6 +100,8 @@ static ssize_t do_write(struct file *file, const char __user *buf, size_t len, l
 		__module_get(THIS_MODULE);
 	else if (sysfs_streq(word, "leak"))
 		lose_memory();
+	else if (sysfs_streq(word, "race"))
+		race();
 	else if (sysfs_streq(word, "deadlock"))
 		take_in_both_orders();
 	else
