@@ -42,8 +42,8 @@ static void what_is_worth_filling(struct kunit *test)
 }
 
 /* The reservation of a slot in play, with its block; or the case is skipped. */
-static struct spm_reserv *block(struct kunit *test, struct spm_object *obj,
-				unsigned int s)
+static struct spm_reserv *held(struct kunit *test, struct spm_object *obj,
+			       unsigned int s)
 {
 	struct spm_reserv *rv = spm_test_reserv(obj, s);
 
@@ -90,7 +90,7 @@ static void pages_move(struct kunit *test)
 	struct spm_reserv *rv;
 
 	set_all(test, r, 0);
-	rv = block(test, r->obj, 0);
+	rv = held(test, r->obj, 0);
 	KUNIT_ASSERT_EQ(test, evacuate(r->obj, rv), 0);
 	KUNIT_EXPECT_TRUE(test, spm_reserv_loose(rv));
 	KUNIT_EXPECT_FALSE(test, spm_reserv_queued(rv));
@@ -121,7 +121,7 @@ static void frozen_pages_move(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, err, 0);
 	frozen = r->obj->backing;
 	KUNIT_ASSERT_NOT_NULL(test, frozen);
-	rv = block(test, frozen, 1);
+	rv = held(test, frozen, 1);
 
 	mutex_lock(&frozen->family->lock);
 	err = evacuate(frozen, rv);
@@ -145,7 +145,7 @@ static void held_pages_stay(struct kunit *test)
 	struct spm_reserv *rv;
 
 	set_all(test, r, 0);
-	rv = block(test, r->obj, 0);
+	rv = held(test, r->obj, 0);
 	pin = spm_test_pin(rv);
 	KUNIT_EXPECT_EQ(test, evacuate(r->obj, rv), -EBUSY);
 	unpin_user_page(pin);
@@ -176,7 +176,7 @@ static void without_memory_nothing_moves(struct kunit *test)
 	struct spm_reserv *rv;
 
 	set_all(test, r, 0);
-	rv = block(test, r->obj, 0);
+	rv = held(test, r->obj, 0);
 	kunit_activate_static_stub(test, spm_pages_alloc, no_pages);
 	KUNIT_EXPECT_EQ(test, evacuate(r->obj, rv), -ENOMEM);
 	kunit_deactivate_static_stub(test, spm_pages_alloc);
@@ -199,7 +199,7 @@ static void when_a_block_is_looked_for(struct kunit *test)
 	struct spm_reserv *rv;
 
 	set_all(test, r, 0);
-	rv = block(test, r->obj, 0);
+	rv = held(test, r->obj, 0);
 	KUNIT_EXPECT_FALSE(test, spm_reassemble_due(rv));
 	KUNIT_ASSERT_EQ(test, evacuate(r->obj, rv), 0);
 	KUNIT_EXPECT_FALSE(test, spm_reassemble_due(rv));
@@ -228,7 +228,7 @@ static void the_scan_passes_a_locked_slot(struct kunit *test)
 
 	for (s = 0; s < SPM_TEST_SLOTS; s++) {
 		set_all(test, r, s);
-		rv[s] = block(test, r->obj, s);
+		rv[s] = held(test, r->obj, s);
 	}
 	mutex_lock(rv[0]->lock);
 	for_each_node_state(nid, N_MEMORY)
@@ -255,7 +255,7 @@ static void the_scan_takes_the_oldest_first(struct kunit *test)
 
 	for (s = 0; s < SPM_TEST_SLOTS; s++) {
 		set_all(test, r, s);
-		rv[s] = block(test, r->obj, s);
+		rv[s] = held(test, r->obj, s);
 		spm_reserv_second_chance(rv[s]);
 		rv[s]->state.tick = jiffies - 100 * HZ;
 	}

@@ -139,6 +139,7 @@ static void command(struct command *c, int i, char *map)
 static bool known_flag(const struct command *c, int bit)
 {
 	switch (c->nr) {
+	case SPM_IOC_SET_SIZE:
 	case SPM_IOC_ADVISE:
 	case SPM_IOC_STATS:
 	case SPM_IOC_SNAPSHOT:

@@ -202,12 +202,12 @@ static void spm_block_put(const struct spm_owner *owner, struct folio *folio)
 	spm_count(owner->counters, reserv_freed);
 }
 
-static struct spm_reserv *spm_reserv_new(void)
+static struct spm_reserv *spm_reserv_new(gfp_t more)
 {
 	struct spm_reserv *rv;
 
 	rv = kmem_cache_alloc_lru(spm_reserv_cache, &spm_partpopq,
-				  GFP_KERNEL | __GFP_ZERO);
+				  GFP_KERNEL | __GFP_ZERO | more);
 	if (!rv)
 		return NULL;
 	/* One interval of whole slots, then a look. */
@@ -245,7 +245,7 @@ struct spm_reserv *spm_reserv_alloc(const struct spm_owner *owner,
 	 */
 	memcg = get_mem_cgroup_from_mm(current->mm);
 	old = set_active_memcg(memcg);
-	rv = spm_reserv_new();
+	rv = spm_reserv_new(0);
 	if (rv && owner->pool)
 		rv->folio = spm_pool_take(owner->pool, c, &used);
 	if (rv && !rv->folio) {
@@ -708,7 +708,8 @@ static struct folio *spm_block_alloc(struct mem_cgroup *memcg, gfp_t gfp,
 				     unsigned long addr)
 {
 	struct mem_cgroup *old = set_active_memcg(memcg);
-	struct spm_reserv *list = spm_reserv_new();
+	/* Not worth to kill anybody for. */
+	struct spm_reserv *list = spm_reserv_new(__GFP_NORETRY | __GFP_NOWARN);
 	struct folio *folio = NULL;
 
 	if (list) {
