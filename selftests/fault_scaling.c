@@ -351,7 +351,7 @@ static void print_row(const struct pattern *p, unsigned int workers,
 /*
  * The spinlocks of the arrays that all slots of a family, an object or a mapping
  * are in.  Taken when a slot is new, and by the mapping's when the size of what
- * is mapped there changes: five times for a new slot that gets promoted, twice
+ * is mapped there changes: four times for a new slot that gets promoted, twice
  * when it goes.  So they may be waited for once in a while, but never be taken
  * for each fault.
  */
