@@ -157,6 +157,15 @@ done
 for value in $NUMBERS 65 100000; do
 	refused_write prefault_pages "$value"
 done
+for value in -1 abc 1.5 65537 ""; do
+	refused_write worker_rate "$value"
+done
+for value in -1 0 513; do
+	refused_write worker_fill "$value"
+done
+for value in -1 0 86401; do
+	refused_write worker_age "$value"
+done
 for value in 2 -1 maybe 99; do
 	refused_write pg_ps_enabled "$value"
 done
@@ -172,6 +181,10 @@ accepted dirty_threshold 511
 accepted dirty_threshold 0
 accepted prefault_pages 64
 accepted prefault_pages 0
+accepted worker_fill 512
+accepted worker_age 86400
+accepted worker_rate 65536
+accepted worker_rate 0
 accepted pg_ps_enabled 1 Y
 accepted pg_ps_enabled n N
 status=0
@@ -184,7 +197,7 @@ result $? "unloads"
 insmod "$MODULE"
 result $? "loads with defaults after all this"
 for pair in pg_ps_enabled=Y populate_threshold=512 dirty_threshold=511 prefault_pages=4 regions=64M \
-	cow_size=4K dirty_grain=4K; do
+	cow_size=4K dirty_grain=4K worker_rate=0 worker_fill=64 worker_age=10; do
 	[ "$(cat $SYS/parameters/"${pair%%=*}")" = "${pair#*=}" ]
 	result $? "default: $pair"
 done
