@@ -165,8 +165,9 @@ TEST_F(spm, single_pages_instead)
 		EXPECT_EQ(0, spm_advise_off(fd, 2 * SPM_SLOT, SPM_SLOT,
 					    SPM_ADV_PREFAULT));
 		spm_bind_task(MPOL_DEFAULT, 0);
-		spm_fail_huge_for_me(false);
+		/* It is full, and would get a block otherwise. */
 		spm_touch_read(p + 2 * SPM_SLOT, SPM_SLOT);
+		spm_fail_huge_for_me(false);
 		EXPECT_TRUE(spm_all_on(p, 3 * SPM_SLOT_PAGES, node));
 		EXPECT_EQ(1, spm_nodes(fd, f, 2));
 		EXPECT_EQ(node, f[0].node);
