@@ -6,7 +6,7 @@
  * already, a page that is populated twice (the first one's store is lost), and
  * a read that is recorded as a modification.
  *
- * spm-test: smp=4
+ * spm-test: smp=4 timeout=240
  */
 #include "spm_sync.h"
 
