@@ -117,8 +117,10 @@ TEST_F(spm, copies_are_charged_to_who_copies)
 	spm_cgroup_remove(GROUP_B);
 }
 
-/* Forty slots with a page each: their blocks are five times the limit, so that the
- * first are broken for the next ones, or there is none for these. */
+/*
+ * Forty slots with a page each: their blocks are five times the limit, so that the
+ * first are broken for the next ones, or there is none for these.
+ */
 TEST_F(spm, single_pages_where_a_block_does_not_fit)
 {
 	size_t len = 40 * SPM_SLOT, i;
